@@ -1,0 +1,59 @@
+# Everything here works on a fresh machine: each target first sets up what it needs, and is quick the second time.
+#   make test ARGS="tests/shape -x"     passes ARGS to pytest (likewise check, soak, run)
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+ARGS ?=
+
+.PHONY: help setup setup-dev setup-bench run test check format coverage soak bench lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: ## make .venv and find Java, nothing else
+	@scripts/setup .venv requirements.lock
+	@scripts/ensure-java
+
+setup-dev: ## the same with what tests and checks need
+	@scripts/setup .venv requirements-dev.lock
+	@scripts/ensure-java
+
+setup-bench:
+	@scripts/setup .venv-bench requirements-bench.lock
+
+run: setup ## start Vedette with a demo
+	.venv/bin/vedette serve --demo $(ARGS)
+
+test: setup-dev ## run the test suite
+	@scripts/ensure-postgres
+	.venv/bin/pytest $(ARGS)
+
+check: setup-dev ## lint, format, types, layers
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/shellcheck scripts/* .ci/run
+
+format: setup-dev ## put the code into its form
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+coverage: setup-dev ## the test suite, and what it did not reach
+	@scripts/ensure-postgres
+	.venv/bin/pytest --cov --cov-report=term $(ARGS)
+
+soak: setup-dev ## the long form of the tests: many kills, long oracles
+	@scripts/ensure-postgres
+	VEDETTE_SOAK=1 .venv/bin/pytest --timeout=3600 $(ARGS)
+
+bench: setup-bench ## measure, beside peers
+	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+lock: ## write the lock files anew; ARGS=--upgrade moves the versions
+	scripts/lock $(ARGS)
+
+clean: ## remove all that was made here
+	rm -rf .venv .venv-bench .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+		.ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

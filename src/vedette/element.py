@@ -1,0 +1,58 @@
+"""Nodes and edges as matching sees them, and the views that it reads them through.
+
+An `Element` is one version of a node or an edge and is never altered: a change makes a new one. So a version may be
+held by a transaction, a snapshot, the journal and a watch at the same time, and before-images cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+__all__ = ["Element", "View"]
+
+
+class Element:
+    """One version of a node (`targets` is None) or an edge. Compare versions with `is`, identities by `id`."""
+
+    __slots__ = ("id", "targets", "type", "values")
+
+    def __init__(
+        self, id: str, type: str, values: tuple[Any, ...], targets: tuple[str, ...] | None = None
+    ) -> None:
+        self.id = id
+        self.type = type
+        self.values = values
+        """Attribute values; the schema's layout of `type` says which is which."""
+        self.targets = targets
+
+    def __repr__(self) -> str:
+        joined = "" if self.targets is None else f"({', '.join(self.targets)})"
+        return f"<{self.type}{joined} {self.id} {self.values}>"
+
+
+class View(Protocol):
+    """A state of the graph: committed, with a transaction's own writes, before a commit, or as an actor may see it.
+
+    Iterables may be live: read them to the end, or copy them, before the state behind the view changes.
+    """
+
+    def get(self, id: str) -> Element | None:
+        """The element with this id, or None."""
+        ...
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        """Every element whose own type is one of these."""
+        ...
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        """Elements of type `owner` or below with this value; only for attributes that have an index."""
+        ...
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        """Edges of the type that have the element `id` at this position."""
+        ...
+
+    def incident(self, id: str) -> Iterable[Element]:
+        """Every edge that joins the element `id`, each once."""
+        ...

@@ -1,0 +1,3 @@
+"""The engine: homes, databases, sessions and the commit sequence."""
+
+__all__: list[str] = []

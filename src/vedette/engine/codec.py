@@ -1,0 +1,127 @@
+"""Elements ▸ records of the store, and back.
+
+Attributes are a JSON object by name. A Timestamp is ISO-8601 text with milliseconds and `Z`, a Duration its milliseconds,
+a Float that JSON cannot say is `"NaN"`, `"Infinity"` or `"-Infinity"`. Where the declared type does not tell (unions),
+such a value is tagged: `{"$timestamp": …}`, `{"$duration": …}`, `{"$float": …}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from vedette.element import Element
+from vedette.language.schema import AttributeType, EdgeType, NodeType, Schema
+from vedette.storage.seam import ElementRecord
+from vedette.values import (
+    duration_from_ms,
+    duration_to_ms,
+    timestamp_from_text,
+    timestamp_to_text,
+)
+
+__all__ = ["ElementCodec"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+Convert = Callable[[Any], Any]
+
+
+class ElementCodec:
+    """Encodes and decodes the elements of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        holders: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
+        self._names = {holder.name: tuple(holder.layout) for holder in holders}
+        self._encoders = {h.name: _converters(h, _encoder) for h in holders}
+        self._decoders = {h.name: _converters(h, _decoder) for h in holders}
+
+    def record(self, element: Element) -> ElementRecord:
+        return ElementRecord(element.id, element.type, self._attributes(element, {}), element.targets)
+
+    def image(self, element: Element) -> bytes:
+        """The element as the journal keeps it: id, type, targets of an edge, attributes."""
+        head: dict[str, Any] = {"id": element.id, "_type": element.type}
+        if element.targets is not None:
+            head["_targets"] = element.targets
+        return self._attributes(element, head)
+
+    def _attributes(self, element: Element, head: dict[str, Any]) -> bytes:
+        head.update(zip(self._names[element.type], element.values, strict=False))
+        for name, convert in self._encoders[element.type]:
+            value = head[name]
+            if value is not None:
+                head[name] = convert(value)
+        return _encode(head)
+
+    def element(self, record: ElementRecord) -> Element:
+        attributes = _decode(record.attributes)
+        for name, convert in self._decoders[record.type]:
+            value = attributes.get(name)
+            if value is not None:
+                attributes[name] = convert(value)
+        values = tuple([attributes.get(name) for name in self._names[record.type]])
+        return Element(record.id, record.type, values, record.targets)
+
+
+def _converters(
+    holder: NodeType | EdgeType, pick: Callable[[AttributeType], Convert | None]
+) -> Sequence[tuple[str, Convert]]:
+    found = ((name, pick(attribute)) for name, attribute in holder.attributes.items())
+    return tuple((name, convert) for name, convert in found if convert is not None)
+
+
+def _encoder(attribute: AttributeType) -> Convert | None:
+    match attribute.type.kind:
+        case "Timestamp":
+            return timestamp_to_text
+        case "Duration":
+            return duration_to_ms
+        case "Float":
+            return _float_to_json
+        case "Union" | "Any" | "List":
+            return _tagged
+    return None
+
+
+def _decoder(attribute: AttributeType) -> Convert | None:
+    match attribute.type.kind:
+        case "Timestamp":
+            return timestamp_from_text
+        case "Duration":
+            return duration_from_ms
+        case "Float":
+            return float
+        case "Union" | "Any" | "List":
+            return _untagged
+    return None
+
+
+def _float_to_json(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _tagged(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return {"$timestamp": timestamp_to_text(value)}
+    if isinstance(value, timedelta):
+        return {"$duration": duration_to_ms(value)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": _float_to_json(value)}
+    return [_tagged(item) for item in value] if isinstance(value, list) else value
+
+
+_TAGS: dict[str, Convert] = {"$timestamp": timestamp_from_text, "$duration": duration_from_ms, "$float": float}
+
+
+def _untagged(value: Any) -> Any:
+    if isinstance(value, dict):
+        ((tag, inner),) = value.items()
+        return _TAGS[tag](inner)
+    return [_untagged(item) for item in value] if isinstance(value, list) else value

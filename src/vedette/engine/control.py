@@ -1,0 +1,224 @@
+"""Statements about transactions, sessions and time, and those that ask about statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine import execution
+from vedette.engine.compile import Amount, Referenced
+from vedette.engine.explain import explain_statement, profile_statement
+from vedette.engine.prepare import Prepared
+from vedette.engine.result import Result
+from vedette.engine.transactions import Moment, OpenTransaction
+from vedette.errors import MutationError, TimeError, TransactionError
+from vedette.graph.rules import compile_trigger, trigger_rule
+from vedette.language import statements as ast
+from vedette.language.compile_queries import image_of
+from vedette.language.context import Row
+from vedette.language.syntax import IdReference
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.session import Session
+
+__all__ = ["STATEMENTS", "refuse_aborted"]
+
+Handler = Callable[["Session", Prepared, tuple[Value, ...], str], Result]
+MAX_TICKS = 1_000_000_000
+
+
+# --- transactions -----------------------------------------------------------------------------------------------
+
+
+def _begin(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    if session.transaction is not None:
+        raise TransactionError("E5001", "A transaction is already active: COMMIT or ROLLBACK it first (transaction already active)")
+    statement = prepared.statement
+    assert isinstance(statement, ast.Begin)
+    database = session.database
+    with database.turn:
+        serializable = statement.isolation == "SERIALIZABLE"
+        session.transaction = OpenTransaction(database, serializable=serializable, bindings=session.bindings)
+    return Result()
+
+
+def _commit(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    opened = _active(session)
+    database = session.database
+    database.admit()
+    result = Result()
+    with database.turn:
+        committed = False
+        try:
+            opened.check_reads()
+            result.warnings = tuple(
+                execution.commit_transaction(
+                    session, opened.transaction, opened.now, result, started=opened.started, explicit=True
+                )
+            )
+            committed = True
+        finally:
+            opened.end(session, committed=committed)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    return result
+
+
+def _rollback(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    opened = _active(session)
+    statement = prepared.statement
+    assert isinstance(statement, ast.Rollback)
+    with session.database.turn:
+        if statement.savepoint is None:
+            opened.end(session)
+        elif opened.aborted is not None:
+            raise _aborted(opened)
+        else:
+            opened.rollback_to(statement.savepoint, session)
+    return Result()
+
+
+def _savepoint(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    statement = prepared.statement
+    assert isinstance(statement, ast.Savepoint)
+    _active(session).savepoint(statement.name, session.bindings)
+    return Result()
+
+
+def _active(session: Session) -> OpenTransaction:
+    if session.transaction is None:
+        raise TransactionError("E5004", "no transaction is active: BEGIN one first")
+    return session.transaction
+
+
+def _aborted(opened: OpenTransaction) -> TransactionError:
+    return TransactionError("E5005", f"The transaction is aborted ({opened.aborted}): only ROLLBACK is accepted")
+
+
+def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
+    """COMMIT of an aborted transaction rolls it back and says so; everything else is refused."""
+    opened = _active(session)
+    error = _aborted(opened)
+    if isinstance(statement, ast.Commit):
+        with session.database.turn:
+            opened.end(session)
+        error = TransactionError("E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now")
+    raise error
+
+
+# --- sessions and time ------------------------------------------------------------------------------------------
+
+
+def _begin_session(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    statement = prepared.statement
+    assert isinstance(statement, ast.BeginSession)
+    with session.database.turn:
+        session.push_actor(_actor_id(session, prepared, statement, constants))
+    return Result()
+
+
+def _actor_id(session: Session, prepared: Prepared, statement: ast.BeginSession, constants: tuple[Value, ...]) -> str:
+    name = statement.actor.name
+    if not isinstance(name, str):
+        value = constants[prepared.literals + prepared.parameters.index(name.name)]
+        return value if isinstance(value, str) else ""
+    quoted = isinstance(statement.actor, IdReference) and statement.actor.quoted
+    return name if quoted else session.bindings.get(name, name)
+
+
+def _end_session(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    session.pop_actor()
+    return Result()
+
+
+def _tick(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    database = session.database
+    database.admit()
+    with database.turn:
+        amount = _amount(session, session.executable(prepared, constants, text), constants)
+        if session.transaction is not None:
+            raise TransactionError("E5001", "TICK ends what is pending: COMMIT the active transaction first (transaction already active)")
+        commit = database.state.advance_ticks(amount, database.clock.now())
+        database.gate.submit(commit.sequence, commit)
+    database.wait(commit.sequence)
+    return Result()
+
+
+def _amount(session: Session, executable: Amount, constants: tuple[Value, ...]) -> int:
+    if executable.value is None:
+        return 1
+    context, _ = execution.statement_context(session, constants)
+    value = executable.value([context])
+    if type(value) is not int or not 0 < value <= MAX_TICKS:
+        raise TimeError("E9001", f"TICK needs an Int from 1 to {MAX_TICKS:,}, got {value!r}", fields={"amount": value})
+    return value
+
+
+def _trigger(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    statement = prepared.statement
+    assert isinstance(statement, ast.Trigger)
+    database = session.database
+    database.admit()
+    with database.turn:
+        result = _fire(session, prepared, statement, constants)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    return result
+
+
+def _fire(
+    session: Session, prepared: Prepared, statement: ast.Trigger, constants: tuple[Value, ...]
+) -> Result:
+    state = session.database.state
+    rule = state.program.rules.get(statement.rule)
+    if rule is None:
+        raise MutationError("E3601", f"Rule '{statement.rule}' was not found", fields={"rule": statement.rule})
+    opened = session.transaction
+    transaction = opened.transaction if opened is not None else state.begin()
+    now = opened.now if opened is not None else Moment(session.database.clock.now)
+    context = execution.rule_context(session, transaction, rule, now)
+    context.constants = constants
+    declaration = state.schema.rules[rule.name]
+    where, size = compile_trigger(declaration, statement.where, state.plan_context, prepared.frame(tuple(map(type, constants)), state.schema))
+    result = Result(columns=("fired",), rows=[(trigger_rule(rule, context, where, size),)])
+    if opened is None:
+        result.warnings = tuple(execution.commit_transaction(session, transaction, now, result))
+    return result
+
+
+# --- asking -----------------------------------------------------------------------------------------------------
+
+
+def _inspect(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    database = session.database
+    with database.turn:
+        executable: Referenced = session.executable(prepared, constants, text)
+        context, _ = execution.statement_context(session, constants, layer0=True)
+        row: Row = [None] * executable.size
+        row[0] = context
+        element = context.view.get(str(executable.target(row)))
+        image: dict[str, Any] = {"found": element is not None}
+        if element is not None:
+            image.update(image_of(element, database.schema))
+            if element.targets is not None:
+                image["_targets"] = list(element.targets)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    columns = tuple(image) if not executable.columns or "*" in executable.columns else executable.columns
+    return Result(columns=columns, rows=[tuple(image.get(name) for name in columns)])
+
+
+STATEMENTS: Mapping[type, Handler] = {
+    ast.Begin: _begin,
+    ast.Commit: _commit,
+    ast.Rollback: _rollback,
+    ast.Savepoint: _savepoint,
+    ast.BeginSession: _begin_session,
+    ast.EndSession: _end_session,
+    ast.Tick: _tick,
+    ast.Trigger: _trigger,
+    ast.Inspect: _inspect,
+    ast.Explain: explain_statement,
+    ast.Profile: profile_statement,
+}

@@ -1,0 +1,223 @@
+"""One database (= tenant): its state in memory, its store, and the turn that everyone who touches it must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from vedette.clock import Clock
+from vedette.engine.codec import ElementCodec
+from vedette.engine.evolution import grown_elements
+from vedette.engine.journal import TICK_KEY, encode_commits
+from vedette.engine.layer0 import LayerZero
+from vedette.engine.prepare import StatementCache
+from vedette.engine.session import Session
+from vedette.engine.state import Commit, GraphState
+from vedette.errors import ConstraintViolation, StoreError, VedetteError
+from vedette.graph.graph import Graph
+from vedette.language.context import Context
+from vedette.language.layer0 import layer0_schema
+from vedette.language.limits import DEFAULT_LIMITS
+from vedette.language.parser import parse_declarations
+from vedette.language.schema import Schema
+from vedette.language.schema_build import extend_schema
+from vedette.settings import Settings
+from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
+from vedette.storage.seam import Loaded, Store
+
+__all__ = ["Database"]
+
+
+class Database:
+    """A graph with its ontology, sessions and journal. Every public method may be called from any thread."""
+
+    def __init__(self, name: str, store: Store, settings: Settings, clock: Clock, *, keeps: bool) -> None:
+        self.name = name
+        self.settings = settings
+        self.clock = clock
+        self.turn = Lock()
+        """Held by whoever reads or writes the state; never while waiting for a disk."""
+        self.sessions: dict[str, Session] = {}
+        limits = replace(DEFAULT_LIMITS, max_source_characters=settings.max_statement_characters)
+        self.statements = StatementCache(settings.plan_cache_size, limits)
+        self._limits = limits
+        self._store = store
+        self._keeps = keeps
+        self._broken: StoreError | None = None
+        self._closed = False
+        self._load(store.load())
+        self.layer0 = LayerZero(self)
+
+    # --- opening and closing ----------------------------------------------------------------------------------
+
+    def _load(self, facts: Loaded) -> None:
+        schema = layer0_schema()
+        for text in facts.definitions:
+            schema = extend_schema(schema, parse_declarations(text, limits=self._limits), text)
+        self.boot, self.epoch = facts.boot, facts.epoch
+        state = GraphState(
+            schema,
+            boot=facts.boot,
+            sequence=facts.tick,
+            tick=int(facts.meta.get(TICK_KEY, "0")),
+            ticks_by_commit=self.settings.tick == "commit",
+        )
+        self._codec = ElementCodec(schema)
+        load_elements(state.graph, self._codec, self._store)
+        state.replan()
+        self.state = state
+        self.gate: CommitGate[Commit] = (
+            GroupCommit(
+                self._store,
+                encode=lambda commits: encode_commits(lambda: self._codec, commits),
+                tick=facts.tick,
+                durability="relaxed" if self.settings.durability == "relaxed" else "fsync",
+                name=self.name,
+            )
+            if self._keeps
+            else NullCommit(facts.tick)
+        )
+
+    def close(self) -> None:
+        """End all sessions and flush what is left. Closing twice is nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for session in list(self.sessions.values()):
+            session.close()
+        self.gate.close()
+        self._store.close()
+
+    @property
+    def schema(self) -> Schema:
+        return self.state.schema
+
+    def session(self, actor: str | None = None) -> Session:
+        """A new session. None is the system context (policy bypassed); else the node id of who is asking."""
+        return Session(self, actor)
+
+    # --- defining ---------------------------------------------------------------------------------------------
+
+    def define(self, text: str) -> None:
+        """Add declarations. Identical ones are accepted; what would break the data is refused with the list."""
+        self.admit()
+        with self.turn:
+            commit = self._define(text)
+            if commit is not None:
+                self.gate.submit(commit.sequence, commit)
+            sequence = self.state.sequence
+        self.wait(sequence)
+
+    def _define(self, text: str) -> Commit | None:
+        state = self.state
+        schema = extend_schema(state.schema, parse_declarations(text, limits=self._limits), text)
+        if schema is state.schema:
+            return None
+        candidate = GraphState(schema, boot=0, sequence=0, tick=0, ticks_by_commit=False)
+        candidate.program.check(text)
+        changes, padded = grown_elements(state.graph, state.schema, schema, self.clock.now)
+        self._check_data(schema, padded | {after.id: after for _, after in changes if after is not None})
+        for session in self.sessions.values():
+            session.abort("the ontology changed meanwhile")
+        padded.update({before.id: before for before, _ in changes if before is not None})
+        for id, element in padded.items():
+            state.graph.replace(state.graph.elements[id], element)
+        self._codec = ElementCodec(schema)
+        state.apply(changes)
+        state.use(schema)
+        return state.record(self.clock.now(), changes, definition=text)
+
+    def _check_data(self, schema: Schema, padded: dict[str, Any]) -> None:
+        """New constraints and new uniqueness must hold for what is there already."""
+        old = self.state.schema
+        fresh = [name for name in schema.constraints if name not in old.constraints and not name.startswith("_")]
+        trial = GraphState(schema, boot=0, sequence=0, tick=self.state.tick, ticks_by_commit=False)
+        trial.graph = Graph(trial.layout)
+        unique = _new_uniques(old, schema)
+        if not fresh and not unique:
+            return
+        for element in self.state.graph.elements.values():
+            trial.graph.add(padded.get(element.id, element))
+        trial.use(schema)
+        check_existing(trial, fresh, unique, self.clock)
+
+    # --- for sessions -----------------------------------------------------------------------------------------
+
+    def admit(self) -> None:
+        """Wait for room in the queue to the disk; refuse when the store is broken or the database closed."""
+        if self._closed:
+            raise StoreError("E6005", f"The database '{self.name}' is closed")
+        if self._broken is not None:
+            raise self._broken
+        self.gate.admit()
+
+    def wait(self, sequence: int) -> None:
+        """Return when everything up to this commit is durable. A failed flush turns the database read-only."""
+        if self.gate.durable_tick >= sequence:
+            return
+        try:
+            self.gate.wait(sequence)
+        except StoreError as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: StoreError) -> None:
+        """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on."""
+        with self.turn:
+            if self._broken is not None:
+                return
+            self._broken = StoreError(
+                "E6005",
+                f"The database '{self.name}' is read-only since a write failed ({error.text}): "
+                "mend the cause and open it again",
+            )
+            for session in self.sessions.values():
+                session.abort("the store failed")
+            try:
+                facts = self._store.facts()
+                self._load(facts)
+            except VedetteError:
+                return
+
+    @property
+    def read_only(self) -> StoreError | None:
+        return self._broken
+
+
+def load_elements(graph: Graph, codec: ElementCodec, store: Store) -> None:
+    add, decode = graph.add, codec.element
+    for record in store.elements():
+        add(decode(record))
+
+
+def _new_uniques(old: Schema, new: Schema) -> list[tuple[str, str]]:
+    known = {(a.owner, a.name) for n in old.nodes.values() for a in n.attributes.values() if a.unique}
+    return sorted(
+        {
+            (a.owner, a.name)
+            for n in new.nodes.values()
+            for a in n.attributes.values()
+            if a.unique and (a.owner, a.name) not in known and a.owner in old.nodes
+        }
+    )
+
+
+def check_existing(
+    state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
+) -> None:
+    """Raise when existing elements violate hard constraints or uniqueness declared just now."""
+    for owner, attribute in uniques:
+        index = state.graph.indexes[owner, attribute]
+        twice = [value for value, held in index.entries.items() if isinstance(held, dict)]
+        if twice:
+            text = f"Attribute '{attribute}' of '{owner}' cannot become unique: {twice[0]!r} occurs more than once"
+            raise ConstraintViolation("E3003", text, fields={"type": owner, "attribute": attribute})
+    moment: Callable[[], Any] = clock.now
+    for constraint in state.program.constraints:
+        if constraint.name in constraints and not constraint.soft:
+            context = Context(view=state.graph, now=moment, tick=state.tick)
+            for row in constraint.matches.everything(context):
+                if constraint.violated_by(row):
+                    raise ConstraintViolation("E3001", constraint.describe(row), fields={"constraint": constraint.name})

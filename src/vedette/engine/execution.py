@@ -1,0 +1,305 @@
+"""Statements that read and statements that write: from an executable to a result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from vedette.element import Element, View
+from vedette.engine.compile import Mutation, Query
+from vedette.engine.layer0 import LayerView
+from vedette.engine.prepare import Prepared
+from vedette.engine.result import Result
+from vedette.engine.transactions import Moment, clock_of
+from vedette.graph.actions import Affected, Writer
+from vedette.graph.rules import Rule, system_writer
+from vedette.graph.transaction import Counts, Transaction
+from vedette.language.context import Context, Row
+from vedette.policy.guard import PolicyGuard
+from vedette.policy.sight import Sight
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.session import Session
+
+__all__ = ["commit_transaction", "mutate", "read", "run_query", "statement_context", "write"]
+
+_BREATH_SECONDS = 0.0002
+"""How long a long read steps aside, so that somebody who waits for the turn really gets it."""
+
+
+class _TooLongError(Exception):
+    """A read outgrew its slice: it starts again on a snapshot, where it can step aside."""
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------
+
+
+def statement_context(
+    session: Session, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
+) -> tuple[Context, PolicyGuard | None]:
+    """What a statement of this session sees, and who stands guard when an actor is bound."""
+    database = session.database
+    state = database.state
+    opened = session.transaction
+    if view is None:
+        view = opened.transaction.view if opened is not None else state.graph
+    if layer0:
+        view = LayerView(view, database.layer0, session)
+    actor = session.actor
+    context = Context(
+        view=view,
+        constants=constants,
+        now=opened.now if opened is not None else Moment(_clock(session)),
+        wall_time=database.clock.now,
+        tick=state.tick,
+        actor=actor,
+        session=session.id,
+        bindings=session.bindings,
+        work_limit=database.settings.max_statement_work,
+    )
+    if actor is None or not state.schema.policies:
+        return context, None
+    return context, _watched(session, context)
+
+
+def _clock(session: Session) -> Any:
+    database = session.database
+    return clock_of(database.clock, database.settings.now == "logical", database.state.tick)
+
+
+def _watched(session: Session, context: Context) -> PolicyGuard:
+    """Put the actor's sight before the context's eyes; conditions of policies read the graph as it is."""
+    policies = session.database.state.program.policies
+    own = Context(
+        view=context.view,
+        now=context.now,
+        tick=context.tick,
+        actor=context.actor,
+        session=context.session,
+        bindings={},
+        work_limit=context.work_limit,
+    )
+    sight = Sight(policies, own, session.database.state.schema)
+    context.view = sight
+    return PolicyGuard(policies, own, sight)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    database = session.database
+    with database.turn:
+        query: Query = session.executable(prepared, constants, text)
+        rows, context = run_query(session, query, constants)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    return Result(columns=query.rows.columns, rows=rows, warnings=tuple(dict.fromkeys(context.warnings)))
+
+
+def run_query(
+    session: Session, query: Query, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], Context]:
+    """Run with the turn held; a long read of committed state goes on in slices and lets others in between."""
+    context, _ = statement_context(session, constants, layer0=query.layer0)
+    if session.transaction is not None:
+        context.work_pause = context.work_limit
+        return query.rows.run(context), context
+    context.work_pause = session.database.settings.statement_slice
+    context.pause = _give_up
+    try:
+        return query.rows.run(context), context
+    except _TooLongError:
+        return _read_in_slices(session, query, constants)
+
+
+def _give_up() -> None:
+    raise _TooLongError
+
+
+def _read_in_slices(
+    session: Session, query: Query, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], Context]:
+    database = session.database
+    state = database.state
+    snapshot = state.open_snapshot()
+    slice_size = database.settings.statement_slice
+    context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(snapshot))
+
+    def step_aside() -> None:
+        context.work_pause = context.work + slice_size
+        database.turn.release()
+        try:
+            time.sleep(_BREATH_SECONDS)
+        finally:
+            database.turn.acquire()
+
+    context.work_pause = slice_size
+    context.pause = step_aside
+    try:
+        return query.rows.run(context), context
+    finally:
+        state.close_snapshot(snapshot)
+
+
+class SteadyView:
+    """A view whose answers are copies: they stay good while others change the graph."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def get(self, id: str) -> Element | None:
+        return self._view.get(id)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        return list(self._view.scan(types))
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        return list(self._view.lookup(owner, attribute, value))
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        return list(self._view.edges_at(edge, position, id))
+
+    def incident(self, id: str) -> Iterable[Element]:
+        return list(self._view.incident(id))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    database = session.database
+    database.admit()
+    with database.turn:
+        mutation: Mutation = session.executable(prepared, constants, text)
+        result = mutate(session, mutation, constants)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    return result
+
+
+def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:
+    """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
+    opened = session.transaction
+    transaction = opened.transaction if opened is not None else session.database.state.begin()
+    transaction.counts = Counts()
+    context, guard = statement_context(session, constants, layer0=mutation.layer0, view=None if opened else transaction.view)
+    undo: list[tuple[str, str | None]] = []
+
+    def bind(name: str, id: str) -> None:
+        undo.append((name, session.bindings.get(name)))
+        session.bindings[name] = id
+
+    context.writer = Writer(transaction, bind, guard)
+    result = Result()
+    try:
+        affected = _act(mutation, context)
+        if mutation.returning is not None:
+            result.columns = mutation.returning.columns
+            result.rows = mutation.returning.rows(_seen(affected, context, guard))
+        warnings = mutation.warnings
+        if opened is None:
+            warnings += tuple(commit_transaction(session, transaction, context.now, result))
+    except BaseException:
+        _unbind(session, undo)
+        raise
+    result.warnings = warnings
+    _count(result, transaction.counts)
+    return result
+
+
+def _act(mutation: Mutation, context: Context) -> list[Affected]:
+    affected: list[Affected] = []
+    if mutation.bindings is None:
+        row: Row = [None] * mutation.size
+        row[0] = context
+        for act in mutation.actions:
+            affected += act(row)
+        return affected
+    context.work_pause = context.work_limit
+    for index, row in enumerate(mutation.bindings.run(context)):
+        if index:
+            _refresh(row, context)
+        for act in mutation.actions:
+            affected += act(row)
+    return affected
+
+
+def _refresh(row: Row, context: Context) -> None:
+    """Rows were found before the first action ran: show each the latest versions of its elements."""
+    for slot, value in enumerate(row):
+        if type(value) is Element:
+            row[slot] = context.view.get(value.id) or value
+
+
+def _seen(affected: list[Affected], context: Context, guard: PolicyGuard | None) -> list[Affected]:
+    """What RETURNING may show of the affected elements."""
+    if guard is None:
+        return affected
+    shown = ((each, guard.shown(each.element)) for each in affected)
+    return [Affected(element, each.created) for each, element in shown if element is not None]
+
+
+def _unbind(session: Session, undo: list[tuple[str, str | None]]) -> None:
+    for name, old in reversed(undo):
+        if old is None:
+            session.bindings.pop(name, None)
+        else:
+            session.bindings[name] = old
+
+
+def _count(result: Result, counts: Counts) -> None:
+    result.created, result.modified, result.deleted = counts.created, counts.modified, counts.deleted
+    result.linked, result.unlinked = counts.linked, counts.unlinked
+
+
+# --- committing -------------------------------------------------------------------------------------------------
+
+
+def commit_transaction(
+    session: Session,
+    transaction: Transaction,
+    now: Any,
+    result: Result,
+    *,
+    started: int | None = None,
+    explicit: bool = False,
+) -> list[str]:
+    """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
+    database = session.database
+    state = database.state
+
+    def context(rule: Rule | None) -> Context:
+        return rule_context(session, transaction, rule, now)
+
+    commit, warnings = state.commit(
+        transaction,
+        started=state.sequence if started is None else started,
+        explicit=explicit or database.settings.strict_cardinality,
+        now=now() if database.settings.now == "wall" else database.clock.now(),
+        context=context,
+    )
+    if commit is not None:
+        result.tick = commit.tick
+        database.gate.submit(commit.sequence, commit)
+    return warnings
+
+
+def rule_context(session: Session, transaction: Transaction, rule: Rule | None, now: Any) -> Context:
+    """Rules and constraints see the graph as it is; a rule that inherits authority sees and does what its actor may."""
+    context = Context(
+        view=transaction.view,
+        now=now,
+        wall_time=session.database.clock.now,
+        tick=session.database.state.tick,
+        actor=session.actor,
+        session=session.id,
+        bindings={},
+    )
+    context.writer = system_writer(transaction)
+    inherits = rule is not None and rule.inherit_authority
+    if inherits and session.actor is not None and session.database.state.schema.policies:
+        context.writer.guard = _watched(session, context)
+    return context

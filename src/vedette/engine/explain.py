@@ -1,0 +1,131 @@
+"""EXPLAIN: the plan of a statement. PROFILE: the plan with what each step really did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vedette.engine import execution
+from vedette.engine.compile import Mutation, Query, compile_statement
+from vedette.engine.prepare import Prepared
+from vedette.engine.result import Result
+from vedette.errors import InvalidStatement
+from vedette.language import plan as steps
+from vedette.language import statements as ast
+from vedette.language.compile_steps import Chain
+from vedette.language.context import Row
+from vedette.language.plan import Plan, Step
+from vedette.language.resolved_text import condition_text, target_text
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.session import Session
+
+__all__ = ["explain_statement", "profile_statement"]
+
+EXPLAINED = (ast.Match, ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set)
+
+
+def explain_statement(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    inner = _inner(prepared)
+    with session.database.turn:
+        signature = tuple(map(type, constants))
+        executable = compile_statement(prepared, inner, signature, session.database.state)
+    rows = [(*_describe(step), _round(estimate)) for step, estimate in _steps(executable.plans)]
+    return Result(columns=("step", "detail", "estimate"), rows=rows)
+
+
+def profile_statement(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    """Runs the statement for real, and shows per step how often it was entered and how many rows it passed on."""
+    inner = _inner(prepared)
+    database = session.database
+    counter = _Counter()
+    if not isinstance(inner, ast.Match):
+        database.admit()
+    with database.turn:
+        signature = tuple(map(type, constants))
+        executable = compile_statement(prepared, inner, signature, database.state, counter.observe)
+        if isinstance(executable, Query):
+            rows, _ = execution.run_query(session, executable, constants)
+            result = Result(rows=rows)
+        else:
+            assert isinstance(executable, Mutation)
+            result = execution.mutate(session, executable, constants)
+        sequence = database.state.sequence
+    database.wait(sequence)
+    result.columns = ("step", "detail", "estimate", "entered", "passed")
+    found = len(result.rows)
+    result.rows = [
+        (*_describe(step), _round(plan.estimates[index]), *counter.counts(plan, index))
+        for plan in executable.plans
+        for index, step in enumerate(plan.steps)
+    ]
+    result.rows.append(("result", f"{found} rows", None, None, found))
+    return result
+
+
+def _inner(prepared: Prepared) -> ast.Statement:
+    statement = prepared.statement
+    assert isinstance(statement, (ast.Explain, ast.Profile))
+    inner = statement.statement
+    if not isinstance(inner, EXPLAINED):
+        word = type(statement).__name__.upper()
+        raise InvalidStatement("E1102", f"{word} is for MATCH, SPAWN, KILL, LINK, UNLINK and SET; watches come next")
+    return inner
+
+
+class _Counter:
+    """Counts how often each step is entered, and by what the next one is entered, how many rows it passed."""
+
+    def __init__(self) -> None:
+        self._entered: dict[tuple[int, int], int] = {}
+
+    def observe(self, plan: Plan, index: int, chain: Chain) -> Chain:
+        key = (id(plan), index)
+        self._entered[key] = 0
+
+        def counted(row: Row) -> bool:
+            self._entered[key] += 1
+            return chain(row)
+
+        return counted
+
+    def counts(self, plan: Plan, index: int) -> tuple[int, int | None]:
+        return self._entered.get((id(plan), index), 0), self._entered.get((id(plan), index + 1))
+
+
+def _steps(plans: Sequence[Plan]) -> list[tuple[Step, float]]:
+    return [(step, cost) for plan in plans for step, cost in zip(plan.steps, plan.estimates, strict=True)]
+
+
+def _round(estimate: float) -> float:
+    return round(min(estimate, 1e9), 1)
+
+
+def _describe(step: Step) -> tuple[str, str]:
+    match step:
+        case steps.ById():
+            return "by id", f"{step.node.name}.id = {condition_text(step.key)}"
+        case steps.ByIndex():
+            return "index", f"{step.node.name}: {step.owner}.{step.attribute} = {condition_text(step.key)}"
+        case steps.Scan():
+            return "scan", f"{step.node.name}: {_names(step.node.types)}"
+        case steps.ScanEdges():
+            return "scan edges", _names(step.edge.edges)
+        case steps.Expand():
+            return "expand", f"{_names(step.edge.edges)} from {target_text(step.edge.targets[step.position])}"
+        case steps.Unfold():
+            return "unfold", _names(step.edge.edges)
+        case steps.FollowPath():
+            ends = f"{target_text(step.path.source)} to {target_text(step.path.target)}"
+            return "follow", f"{step.path.edge} {ends}, {step.path.low}..{step.path.high} edges"
+        case steps.CheckType():
+            return "check type", f"{step.node.name}: {_names(step.node.types)}"
+        case steps.Filter():
+            return "filter", condition_text(step.condition)
+
+
+def _names(names: Sequence[str]) -> str:
+    return " | ".join(names[:5]) + (" | …" if len(names) > 5 else "")
+
+

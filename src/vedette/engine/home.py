@@ -1,0 +1,118 @@
+"""A home and its databases: what `vedette.open` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+
+from vedette.clock import Clock, SystemClock
+from vedette.engine.collection import collection_policy
+from vedette.engine.database import Database
+from vedette.engine.session import Session
+from vedette.settings import Settings, load_settings
+from vedette.storage.home import MEMORY, open_home
+
+__all__ = ["Vedette", "open_vedette"]
+
+DEFAULT_DATABASE = "default"
+
+
+class Vedette:
+    """An open home. It is also its default database: `define`, `session` and the rest speak to that one."""
+
+    def __init__(self, location: str | os.PathLike[str], settings: Settings, clock: Clock) -> None:
+        self.location = os.fspath(location)
+        self.settings = settings
+        self.clock = clock
+        self._lock = Lock()
+        self._databases: dict[str, Database] = {}
+        self._home = open_home(
+            location, durability="relaxed" if settings.durability == "relaxed" else "fsync", clock=clock
+        )
+        try:
+            self._default = self._open(DEFAULT_DATABASE)
+        except BaseException:
+            self._home.close()
+            raise
+        if settings.manage_gc:
+            collection_policy.engage()
+
+    def database(self, name: str) -> Database:
+        """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
+        with self._lock:
+            known = self._databases.get(name)
+            return known if known is not None else self._open(name)
+
+    def databases(self) -> list[str]:
+        return self._home.databases()
+
+    def _open(self, name: str) -> Database:
+        store = self._home.open(name)
+        try:
+            database = Database(name, store, self.settings, self.clock, keeps=self.location != MEMORY)
+        except BaseException:
+            store.close()
+            raise
+        self._databases[name] = database
+        return database
+
+    # --- the default database ---------------------------------------------------------------------------------
+
+    def define(self, ontology: str) -> None:
+        """Add declarations to the default database's ontology."""
+        self._default.define(ontology)
+
+    def session(self, actor: str | None = None) -> Session:
+        """A session with the default database. None is the system context; an actor's node id binds policy."""
+        return self._default.session(actor)
+
+    @property
+    def default(self) -> Database:
+        return self._default
+
+    # --- closing ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all sessions, flush, and let the next engine in. Closing twice is nothing."""
+        with self._lock:
+            if not self._databases:
+                return
+            try:
+                for database in self._databases.values():
+                    database.close()
+            finally:
+                self._databases.clear()
+                self._home.close()
+                if self.settings.manage_gc:
+                    collection_policy.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_vedette(
+    location: str | os.PathLike[str],
+    *,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Vedette:
+    """Open a home: a directory, `postgresql://…`, or `:memory:` which keeps nothing.
+
+    Without `settings` they are read from the directory's `vedette.toml` and `VEDETTE_*` variables; `options` win.
+    """
+    if settings is None:
+        place = os.fspath(location)
+        directory = None if place == MEMORY or "://" in place else Path(place)
+        settings = load_settings(directory, os.environ if environment is None else environment, **options)
+    return Vedette(location, settings, clock or SystemClock())

@@ -1,0 +1,60 @@
+"""Commits ▸ one batch for the store: the net effect on elements, and every change in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vedette.engine.codec import ElementCodec
+from vedette.engine.state import Commit
+from vedette.storage.seam import Batch, ElementRecord, JournalRow
+from vedette.values import timestamp_to_ms
+
+__all__ = ["TICK_KEY", "encode_commits"]
+
+TICK_KEY = "tick"
+"""The fact that holds logical time after the last commit."""
+
+
+def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit]) -> Batch:
+    """Runs in the thread that leads the flush, outside every lock: elements never change, so it may take its time."""
+    current = codec()
+    records: dict[str, ElementRecord | None] = {}
+    rows: list[JournalRow] = []
+    definitions: list[str] = []
+    for commit in commits:
+        if commit.definition is not None:
+            definitions.append(commit.definition)
+        _encode_changes(current, commit, records, rows)
+    return Batch(
+        tick=commits[-1].sequence,
+        puts=[record for record in records.values() if record is not None],
+        deletes=[id for id, record in records.items() if record is None],
+        journal=rows,
+        definitions=definitions,
+        meta=((TICK_KEY, str(commits[-1].next_tick)),),
+    )
+
+
+def _encode_changes(
+    codec: ElementCodec, commit: Commit, records: dict[str, ElementRecord | None], rows: list[JournalRow]
+) -> None:
+    moment = timestamp_to_ms(commit.time)
+    transaction = f"t{commit.sequence}"
+    for before, after in commit.changes:
+        element = after if after is not None else before
+        assert element is not None
+        records.pop(element.id, None)
+        records[element.id] = codec.record(after) if after is not None else None
+        rows.append(
+            JournalRow(
+                tick=commit.tick,
+                transaction=transaction,
+                collection=element.type,
+                key=element.id,
+                before=codec.image(before) if before is not None else None,
+                after=codec.image(after) if after is not None else None,
+                time_ms=moment,
+                cause=commit.cause,
+                seq=commit.sequence,
+            )
+        )

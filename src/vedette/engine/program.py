@@ -1,0 +1,81 @@
+"""What a schema makes run: its constraints, rules and policies, compiled once for the present schema and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vedette.errors import VedetteError
+from vedette.graph.constraints import Constraint, compile_constraint
+from vedette.graph.rules import Rule, compile_rule
+from vedette.graph.tables import SchemaTables
+from vedette.language.plan import PlanContext
+from vedette.language.schema import Schema
+from vedette.policy.decisions import Policy, compile_policy
+
+__all__ = ["Program"]
+
+
+class Program:
+    """Compiled when it is first needed: a database without rules never pays for them."""
+
+    def __init__(self, schema: Schema, tables: SchemaTables, context: PlanContext) -> None:
+        self._schema = schema
+        self._tables = tables
+        self._context = context
+        self._constraints: tuple[Constraint, ...] | None = None
+        self._rules: dict[str, Rule] | None = None
+        self._policies: tuple[Policy, ...] | None = None
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        if self._constraints is None:
+            declared = (c for c in self._schema.constraints.values() if not c.name.startswith("_"))
+            self._constraints = tuple(compile_constraint(c, self._context) for c in declared)
+        return self._constraints
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        if self._rules is None:
+            declared = enumerate(self._schema.rules.values())
+            self._rules = {r.name: compile_rule(r, i, self._context, self._tables) for i, r in declared}
+        return self._rules
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        if self._policies is None:
+            declared = self._schema.policies.values()
+            self._policies = tuple(p for d in declared for p in compile_policy(d, self._context))
+        return self._policies
+
+    def check(self, source: str) -> None:
+        """Compile everything now, so that a mistake in a declaration is raised by `define` with its place."""
+        known: list[Callable[[], object]] = [
+            *(lambda c=c: compile_constraint(c, self._context, source) for c in self._schema.constraints.values()),
+            *(
+                lambda r=r, i=i: compile_rule(r, i, self._context, self._tables, source)
+                for i, r in enumerate(self._schema.rules.values())
+            ),
+            *(lambda p=p: compile_policy(p, self._context, source) for p in self._schema.policies.values()),
+        ]
+        with _gathered() as attempt:
+            for compile_one in known:
+                attempt(compile_one)
+
+
+@contextmanager
+def _gathered() -> Iterator[Callable[[Callable[[], object]], None]]:
+    """Try several things and raise one error that shows the mistakes of all."""
+    errors: list[VedetteError] = []
+
+    def attempt(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except VedetteError as error:
+            errors.append(error)
+
+    yield attempt
+    if errors:
+        first = errors[0]
+        diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
+        raise type(first)(first.code, first.text, fields=first.fields, diagnostics=diagnostics)

@@ -1,0 +1,55 @@
+"""What a statement answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Result"]
+
+
+class Result:
+    """Counts of what changed, the rows of what was asked, and what the user should know.
+
+    `created`, `modified` and `deleted` count nodes (`modified` edges too), `linked` and `unlinked` edges.
+    """
+
+    __slots__ = (
+        "columns",
+        "created",
+        "deleted",
+        "handle",
+        "linked",
+        "modified",
+        "rows",
+        "tick",
+        "unlinked",
+        "warnings",
+    )
+
+    def __init__(
+        self,
+        *,
+        columns: tuple[str, ...] = (),
+        rows: list[tuple[Any, ...]] | None = None,
+        warnings: tuple[str, ...] = (),
+        handle: str | None = None,
+        tick: int | None = None,
+    ) -> None:
+        self.columns = columns
+        self.rows: list[tuple[Any, ...]] = rows if rows is not None else []
+        """Tuples in the order of `columns`."""
+        self.created = self.modified = self.deleted = self.linked = self.unlinked = 0
+        self.warnings = warnings
+        self.handle = handle
+        """The id of the watch that the statement created."""
+        self.tick = tick
+        """The tick of the commit that the statement made, if it made one."""
+
+    def __repr__(self) -> str:
+        counts = [
+            f"{name}={getattr(self, name)}"
+            for name in ("created", "modified", "deleted", "linked", "unlinked")
+            if getattr(self, name)
+        ]
+        table = [f"columns={list(self.columns)}", f"rows={len(self.rows)}"] if self.columns else []
+        return f"Result({', '.join(counts + table)})"

@@ -1,0 +1,66 @@
+"""RETURNING: rows about the elements that an action affected (spec/language.md §2.8.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vedette.errors import AnalysisError
+from vedette.graph.actions import Affected
+from vedette.language import statements as ast
+from vedette.language.compile_queries import image_of
+from vedette.language.schema import Schema
+
+__all__ = ["ReturningClause", "compile_returning"]
+
+Reader = Callable[[Affected], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReturningClause:
+    columns: tuple[str, ...]
+    readers: tuple[Reader | None, ...]
+    """None counts the affected elements: then there is one row in all."""
+
+    def rows(self, affected: Sequence[Affected]) -> list[tuple[Any, ...]]:
+        if None in self.readers:
+            first = affected[0] if affected else None
+            return [tuple(len(affected) if r is None else r(first) if first else None for r in self.readers)]
+        return [tuple(reader(each) for reader in self.readers if reader) for each in affected]
+
+
+def compile_returning(action: ast.Action, schema: Schema) -> ReturningClause | None:
+    clause = action.returning
+    if clause is None:
+        return None
+    if not clause.items:
+        return ReturningClause(("*",), (lambda each: image_of(each.element, schema),))
+    columns = tuple(item.alias or _column(item) for item in clause.items)
+    return ReturningClause(columns, tuple(_reader(item, schema) for item in clause.items))
+
+
+def _column(item: ast.ReturnItem) -> str:
+    return item.name if item.attribute is None else f"{item.name}.{item.attribute}"
+
+
+def _reader(item: ast.ReturnItem, schema: Schema) -> Reader | None:
+    name = item.attribute or item.name
+    if item.attribute is None and name.lower() == "count(*)":
+        return None
+    if item.attribute is None and name == "created":
+        return lambda each: each.created
+    return lambda each: _attribute(each, name, schema)
+
+
+def _attribute(each: Affected, name: str, schema: Schema) -> Any:
+    element = each.element
+    holder = schema.nodes.get(element.type) or schema.edges[element.type]
+    place = holder.layout.get(name)
+    if place is not None:
+        return element.values[place]
+    if name in ("id", "_id"):
+        return element.id
+    if name == "_type":
+        return element.type
+    raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}' (RETURNING)")

@@ -1,0 +1,165 @@
+"""A session: where statements are executed, one at a time, with its bindings, its actor and its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from vedette.engine import control, execution
+from vedette.engine.compile import Executable, compile_statement
+from vedette.engine.prepare import Prepared
+from vedette.engine.result import Result
+from vedette.engine.transactions import OpenTransaction
+from vedette.errors import InvalidStatement, PolicyError, TransactionError, VedetteError
+from vedette.language import statements as ast
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One user's conversation with a database. May be used from any thread; statements wait for each other."""
+
+    def __init__(self, database: Database, actor: str | None = None) -> None:
+        self.database = database
+        self.started_at: datetime = database.clock.now()
+        self.bindings: dict[str, str] = {}
+        """Names that SPAWN and LINK bound, across statements and transactions: `#name`."""
+        self.transaction: OpenTransaction | None = None
+        self._actors: list[str] = []
+        self._own_turn = RLock()
+        self._closed = False
+        with database.turn:
+            if actor is not None:
+                self.push_actor(actor)
+            self.id = database.state.new_id("s")
+            database.sessions[self.id] = self
+
+    # --- the public face --------------------------------------------------------------------------------------
+
+    def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        """Execute exactly one statement; parameters by name, in a dict or as keywords."""
+        if params:
+            named = {**params, **named}
+        with self._own_turn:
+            prepared, literals = self.database.statements.one(text)
+            return self._execute(prepared, literals, named, text)
+
+    def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
+        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        if params:
+            named = {**params, **named}
+        with self._own_turn:
+            statements, literals = self.database.statements.script(script)
+            return [self._execute(prepared, literals, named, script) for prepared in statements]
+
+    def close(self) -> None:
+        """End the session; an open transaction is rolled back. Closing twice is nothing."""
+        with self._own_turn:
+            if self._closed:
+                return
+            self._closed = True
+            with self.database.turn:
+                if self.transaction is not None:
+                    self.transaction.end(self)
+                self.database.sessions.pop(self.id, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- actors -----------------------------------------------------------------------------------------------
+
+    @property
+    def actor(self) -> str | None:
+        """Who is asking: the innermost actor of the session, None in the system context."""
+        return self._actors[-1] if self._actors else None
+
+    def push_actor(self, actor: str) -> None:
+        state = self.database.state
+        base = self.transaction.transaction.view if self.transaction is not None else state.graph
+        element = base.get(actor)
+        allowed = self.database.settings.actor_types
+        if element is None or element.targets is not None:
+            raise PolicyError("E7003", f"There is no node '{actor}' to act as", fields={"actor": actor})
+        if allowed and not state.schema.is_a(element.type, frozenset(allowed)):
+            raise PolicyError("E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor})
+        self._actors.append(actor)
+
+    def pop_actor(self) -> None:
+        if not self._actors:
+            raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
+        self._actors.pop()
+
+    # --- executing --------------------------------------------------------------------------------------------
+
+    def abort(self, why: str) -> None:
+        """Make an open transaction unusable; called with the database's turn held."""
+        if self.transaction is not None:
+            self.transaction.aborted = self.transaction.aborted or why
+
+    def _execute(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        if self._closed:
+            raise TransactionError("E5007", "The session is closed")
+        try:
+            constants = prepared.constants(literals, values)
+            return self._dispatch(prepared, constants, text)
+        except VedetteError:
+            if self.transaction is not None and not isinstance(prepared.statement, ast.Begin):
+                self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
+            raise
+
+    def _dispatch(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+        statement = prepared.statement
+        kind = type(statement)
+        if self.transaction is not None and self.transaction.aborted and kind is not ast.Rollback:
+            return control.refuse_aborted(self, statement)
+        if kind is ast.Match:
+            return execution.read(self, prepared, constants, text)
+        if kind in _MUTATIONS:
+            return execution.write(self, prepared, constants, text)
+        handler = control.STATEMENTS.get(kind)
+        if handler is None:
+            words = kind.__name__.upper()
+            raise InvalidStatement("E1102", f"{words} is not available yet: watches arrive in the next release")
+        return handler(self, prepared, constants, text)
+
+    def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:
+        """The compiled statement for constants of these types; call with the database's turn held."""
+        signature = tuple(map(type, constants))
+        epoch = self.database.state.plan_epoch
+        known = prepared.plans.get(signature)
+        if known is not None and known[0] == epoch:
+            return known[1]
+        compiled = self.compile(prepared, signature, text)
+        prepared.plans[signature] = (self.database.state.plan_epoch, compiled)
+        return compiled
+
+    def compile(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+        try:
+            return compile_statement(prepared, prepared.statement, signature, self.database.state)
+        except VedetteError as error:
+            if not error.diagnostics or prepared.source == text:
+                raise
+            return self._compile_as_written(prepared, signature, text)
+
+    def _compile_as_written(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+        """The statement was parsed from a text with other constants: places must point into this one."""
+        index = [p.statement for p in self.database.statements.parse(prepared.source)].index(prepared.statement)
+        own = self.database.statements.parse(text)[index]
+        return compile_statement(own, own.statement, signature, self.database.state)
+
+
+_MUTATIONS = frozenset({ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set})

@@ -1,0 +1,311 @@
+"""Resolved actions ▸ closures that carry them out on a transaction.
+
+Statements, rules and triggers all act through here. Before each operation the writer's guard, when an actor is bound,
+decides whether it may happen (policy ▸ type check ▸ apply).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from vedette.element import Element
+from vedette.errors import AnalysisError, ConstraintViolation, MutationError
+from vedette.graph import integrity
+from vedette.graph.defaults import Builder, compile_builders
+from vedette.graph.tables import SchemaTables
+from vedette.graph.transaction import Transaction
+from vedette.language import resolve_mutations as mutations
+from vedette.language.compile_expressions import Closure
+from vedette.language.compile_queries import BindingQuery
+from vedette.language.compile_steps import PatternChains
+from vedette.language.context import Row
+from vedette.language.resolve_queries import free_slots
+from vedette.language.resolved import Reference, Slot
+
+__all__ = ["Act", "Affected", "Guard", "Writer", "compile_action"]
+
+
+class Guard(Protocol):
+    """Decides whether the bound actor may do something; raises PolicyError when not."""
+
+    def check(self, operation: str, element: Element, attribute: str | None = None) -> None: ...
+
+    def sees(self, element: Element) -> bool: ...
+
+
+@dataclass(slots=True)
+class Writer:
+    """What actions write to."""
+
+    transaction: Transaction
+    bind: Callable[[str, str], None]
+    """Remembers a session binding: name, id."""
+    guard: Guard | None = None
+
+
+class Affected(NamedTuple):
+    """An element that an action made, changed or deleted (then as it was), and whether the action created it."""
+
+    element: Element
+    created: bool
+
+
+Act = Callable[[Row], list[Affected]]
+
+
+def compile_action(
+    action: mutations.ResolvedAction, chains: PatternChains, tables: SchemaTables, size: int
+) -> Act:
+    match action:
+        case mutations.ResolvedSpawn():
+            return _spawn(action, chains, tables)
+        case mutations.ResolvedLink():
+            return _link(action, chains, tables, size)
+        case mutations.ResolvedSet():
+            return _set(action, chains, tables, size)
+        case mutations.ResolvedKill():
+            return _kill(action, chains, size)
+        case mutations.ResolvedUnlink():
+            return _unlink(action, chains, size)
+
+
+# --- making -----------------------------------------------------------------------------------------------------
+
+
+def _spawn(action: mutations.ResolvedSpawn, chains: PatternChains, tables: SchemaTables) -> Act:
+    name, slot, variable = action.type, action.slot, action.variable
+    builders = compile_builders(tables.types[name], action.assignments, chains)
+
+    def act(row: Row) -> list[Affected]:
+        writer: Writer = row[0].writer
+        transaction = writer.transaction
+        node = Element(transaction.new_id("n"), name, tuple([build(row) for build in builders]))
+        if writer.guard is not None:
+            writer.guard.check("SPAWN", node)
+        transaction.spawn(node)
+        row[slot] = node
+        if variable is not None:
+            writer.bind(variable, node.id)
+        return [Affected(node, True)]
+
+    return act
+
+
+def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaTables, size: int) -> Act:
+    kind = tables.schema.edges[action.edge]
+    schema = tables.schema
+    builders: Sequence[Builder] = compile_builders(tables.types[kind.name], action.assignments, chains)
+    targets = [_link_target(target, chains, tables, size) for target in action.targets]
+    slot, variable, if_not_exists = action.slot, action.variable, action.if_not_exists
+
+    def act(row: Row) -> list[Affected]:
+        writer: Writer = row[0].writer
+        transaction = writer.transaction
+        ids = tuple([target(row) for target in targets])
+        integrity.check_targets(transaction.view, schema, kind, ids)
+        known = transaction.existing(kind, ids) if if_not_exists or kind.symmetric else None
+        edge = known or Element(transaction.new_id("e"), kind.name, tuple([b(row) for b in builders]), ids)
+        if writer.guard is not None:
+            writer.guard.check("LINK", edge)
+        if known is None:
+            transaction.link(kind, edge)
+        row[slot] = edge
+        if variable is not None:
+            writer.bind(variable, edge.id)
+        return [Affected(edge, known is None)]
+
+    return act
+
+
+def _link_target(
+    target: Any, chains: PatternChains, tables: SchemaTables, size: int
+) -> Closure:
+    if isinstance(target, mutations.ResolvedSpawn):
+        spawn = _spawn(target, chains, tables)
+        return lambda row: spawn(row)[0].element.id
+    if isinstance(target, mutations.ResolvedSubquery):
+        query = _subquery(target, chains, size)
+
+        def one(row: Row) -> str:
+            found = query(row)
+            if len(found) != 1:
+                raise MutationError("E3602", f"The subquery must yield exactly one row, it yields {len(found)}")
+            return found[0].id
+
+        return one
+    return chains.id(target)
+
+
+# --- changing ---------------------------------------------------------------------------------------------------
+
+
+def _set(action: mutations.ResolvedSet, chains: PatternChains, tables: SchemaTables, size: int) -> Act:
+    find = _targets(action.target, chains, size)
+    values = [(name, chains.id(value)) for name, value in action.assignments]
+    slot = action.target.slot if isinstance(action.target, Slot) else None
+
+    def act(row: Row) -> list[Affected]:
+        writer: Writer = row[0].writer
+        affected = []
+        for element in find(row):
+            assigned = [(name, value(row)) for name, value in values]
+            new = _altered(writer, tables, element, assigned)
+            writer.transaction.update(element, new)
+            affected.append(Affected(new, False))
+            if slot is not None:
+                row[slot] = new
+        return affected
+
+    return act
+
+
+def _altered(
+    writer: Writer, tables: SchemaTables, element: Element, assigned: Sequence[tuple[str, Any]]
+) -> Element:
+    """The element's next version; every assignment is allowed by policy, known, writable and valid."""
+    table = tables.types[element.type]
+    holder = tables.schema.nodes.get(element.type) or tables.schema.edges[element.type]
+    values = list(element.values)
+    for name, value in assigned:
+        if writer.guard is not None:
+            writer.guard.check("SET", element, name)
+        place = holder.layout.get(name)
+        if place is None:
+            raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}'")
+        if table.attributes[place].readonly:
+            text = f"Attribute '{name}' of '{element.type}' is readonly: it can only be given when it is created"
+            raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
+        values[place] = table.checks[place](value)
+    return Element(element.id, element.type, tuple(values), element.targets)
+
+
+# --- deleting ---------------------------------------------------------------------------------------------------
+
+
+def _kill(action: mutations.ResolvedKill, chains: PatternChains, size: int) -> Act:
+    find = _targets(action.target, chains, size)
+    cascade = action.cascade
+
+    def act(row: Row) -> list[Affected]:
+        writer: Writer = row[0].writer
+        affected = []
+        for element in find(row):
+            if element.targets is not None:
+                raise MutationError("E3603", f"KILL takes a node, {element.id} is an edge: use UNLINK")
+            if writer.transaction.view.get(element.id) is None:
+                continue
+            if writer.guard is not None:
+                writer.guard.check("KILL", element)
+            writer.transaction.kill(element, cascade)
+            affected.append(Affected(element, False))
+        return affected
+
+    return act
+
+
+def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) -> Act:
+    find = _targets(action.target, chains, size)
+
+    def act(row: Row) -> list[Affected]:
+        writer: Writer = row[0].writer
+        affected = []
+        for element in find(row):
+            if element.targets is None:
+                raise MutationError("E3603", f"UNLINK takes an edge, {element.id} is a node: use KILL")
+            if writer.transaction.view.get(element.id) is None:
+                continue
+            if writer.guard is not None:
+                writer.guard.check("UNLINK", element)
+            writer.transaction.unlink(element)
+            affected.append(Affected(element, False))
+        return affected
+
+    return act
+
+
+# --- targets ----------------------------------------------------------------------------------------------------
+
+
+def _targets(
+    target: mutations.ResolvedTarget, chains: PatternChains, size: int
+) -> Callable[[Row], list[Element]]:
+    """What finds the elements that an action is about, in their latest versions."""
+    if isinstance(target, mutations.ResolvedSubquery):
+        return _subquery(target, chains, size)
+    if isinstance(target, mutations.Endpoints):
+        return _by_endpoints(target, chains)
+    if isinstance(target, Slot):
+        return _latest(target.slot)
+    return _by_reference(chains.id(target), target.name if isinstance(target, Reference) else None)
+
+
+def _latest(slot: int) -> Callable[[Row], list[Element]]:
+    """A variable's element as it is now; none when an earlier row or action deleted it."""
+
+    def find(row: Row) -> list[Element]:
+        bound = row[slot]
+        element = row[0].writer.transaction.view.get(bound.id) if bound is not None else None
+        return [] if element is None else [element]
+
+    return find
+
+
+def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]]:
+    def find(row: Row) -> list[Element]:
+        id = id_of(row)
+        writer: Writer = row[0].writer
+        element = writer.transaction.view.get(id) if type(id) is str else None
+        if element is None:
+            virtual = row[0].view.get(id) if type(id) is str else None
+            if virtual is not None:
+                raise AnalysisError("E2012", f"Cannot write protected type '{virtual.type}'")
+            shown = name if isinstance(name, str) else id
+            raise MutationError("E3601", f"#{shown} was not found: nothing is bound to it or has this id", fields={"id": id})
+        return [element]
+
+    return find
+
+
+def _by_endpoints(target: mutations.Endpoints, chains: PatternChains) -> Callable[[Row], list[Element]]:
+    ends = [None if end is None else chains.id(end) for end in target.targets]
+    name = target.edge
+
+    def find(row: Row) -> list[Element]:
+        view = row[0].writer.transaction.view
+        wanted = [None if end is None else end(row) for end in ends]
+        anchor = next((i for i, id in enumerate(wanted) if id is not None), None)
+        candidates = view.scan((name,)) if anchor is None else view.edges_at(name, anchor, wanted[anchor])
+        symmetric = chains.context.schema.edges[name].symmetric
+        if symmetric and anchor is not None:
+            candidates = [*candidates, *view.edges_at(name, 1 - anchor, wanted[anchor])]
+        found = [edge for edge in candidates if _joins(edge, wanted, symmetric)]
+        if not found:
+            raise MutationError("E3601", f"No edge '{name}' with these targets was found (not found)")
+        return found
+
+    return find
+
+
+def _joins(edge: Element, wanted: list[str | None], symmetric: bool) -> bool:
+    assert edge.targets is not None
+    orders = (edge.targets, edge.targets[::-1]) if symmetric else (edge.targets,)
+    return any(all(w is None or w == t for w, t in zip(wanted, order, strict=True)) for order in orders)
+
+
+def _subquery(
+    subquery: mutations.ResolvedSubquery, chains: PatternChains, size: int
+) -> Callable[[Row], list[Element]]:
+    query = BindingQuery(subquery.query, chains, size, free_slots(subquery.query))
+    pick = chains.condition(subquery.returns.projections[0])
+
+    def find(row: Row) -> list[Element]:
+        kept = row[0].sink
+        rows = query.run(row[0], tuple(enumerate(row))[1:])
+        row[0].sink = kept
+        view = row[0].writer.transaction.view
+        found = {element.id: element for element in (pick(each) for each in rows) if element is not None}
+        return [latest for latest in map(view.get, found) if latest is not None]
+
+    return find

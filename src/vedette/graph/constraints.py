@@ -1,0 +1,81 @@
+"""User-declared constraints: for every match of the pattern the condition must hold (spec/language.md §2.9).
+
+At commit only the matches that the changes can concern are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vedette.errors import ConstraintViolation
+from vedette.language.affected import AffectedMatches, Difference
+from vedette.language.compile_expressions import Closure
+from vedette.language.compile_steps import PatternChains
+from vedette.language.context import Context, Row
+from vedette.language.declarations import ConstraintDeclaration
+from vedette.language.plan import PlanContext
+from vedette.language.resolve_patterns import PatternResolver
+from vedette.language.scope import Frame, Place, Scope
+
+__all__ = ["Constraint", "check_constraints", "compile_constraint"]
+
+_WHERE = Place(actor=False)
+_CONDITION = Place(actor=False, clock=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    name: str
+    soft: bool
+    message: str
+    matches: AffectedMatches
+    condition: Closure
+
+    def violated_by(self, row: Row) -> bool:
+        return self.condition(row) is not True
+
+    def describe(self, row: Row) -> str:
+        ids = ", ".join(self.matches.key(row))
+        return f"Constraint '{self.name}' violated: {self.message} ({ids})"
+
+
+def compile_constraint(declaration: ConstraintDeclaration, context: PlanContext, source: str = "") -> Constraint:
+    """Resolve and compile; mistakes in the declaration are raised here, at `define`."""
+    frame = Frame(context.schema, source)
+    scope = Scope(frame)
+    resolver = PatternResolver(frame, _WHERE)
+    pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
+    resolver.place = _CONDITION
+    condition = resolver.condition(declaration.condition, scope)
+    frame.finish()
+    assert condition is not None
+    chains = PatternChains(context)
+    return Constraint(
+        declaration.name,
+        declaration.soft,
+        declaration.message or "the condition does not hold",
+        AffectedMatches(pattern, (condition,), chains, frame.size),
+        chains.condition(condition),
+    )
+
+
+def check_constraints(
+    constraints: Sequence[Constraint], context: Context, changes: Sequence[Difference]
+) -> list[str]:
+    """Raise for the first hard violation; return the warnings of the soft ones."""
+    warnings = []
+    types = {(after or before).type for before, after in changes}  # type: ignore[union-attr]
+    for constraint in constraints:
+        if not constraint.matches.touches(types):
+            continue
+        for row in constraint.matches.find(context, changes):
+            if not constraint.violated_by(row):
+                continue
+            if not constraint.soft:
+                ids = constraint.matches.key(row)
+                raise ConstraintViolation(
+                    "E3001", constraint.describe(row), fields={"constraint": constraint.name, "match": ids}
+                )
+            warnings.append(constraint.describe(row))
+    return warnings

@@ -1,0 +1,201 @@
+"""Checks made at the operation (spec/language.md §2.7, §2.8): each raises the ruled error or says nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.errors import AnalysisError, ConstraintViolation, MutationError
+from vedette.graph.tables import TypeTable
+from vedette.language.schema import EdgeType, Schema
+from vedette.language.types import Type
+
+__all__ = [
+    "CASCADE_DEPTH",
+    "CASCADE_SIZE",
+    "check_edge",
+    "check_references",
+    "check_targets",
+    "check_uniques",
+    "degree",
+    "doomed_nodes",
+    "existing_edge",
+]
+
+CASCADE_DEPTH = 100
+CASCADE_SIZE = 10_000
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+def check_uniques(view: View, table: TypeTable, element: Element) -> None:
+    for owner, attribute, place in table.uniques:
+        value = element.values[place]
+        if value is None:
+            continue
+        for other in view.lookup(owner, attribute, value):
+            if other.id != element.id:
+                raise ConstraintViolation(
+                    "E3003",
+                    f"Attribute '{attribute}' of '{owner}' is unique: {_shown(value)} is taken",
+                    fields={"type": table.name, "attribute": attribute},
+                )
+
+
+def check_references(view: View, schema: Schema, table: TypeTable, element: Element) -> None:
+    for attribute, type_, place in table.references:
+        id = element.values[place]
+        if id is None:
+            continue
+        target = view.get(id)
+        if target is None:
+            raise MutationError(
+                "E3601", f"The element {_shown(id)} that '{attribute}' refers to was not found", fields={"id": id}
+            )
+        if not _is_of(schema, target, type_):
+            raise AnalysisError("E2003", f"Attribute '{attribute}' refers to {type_}, {id} is {target.type} (type mismatch)")
+
+
+def _is_of(schema: Schema, element: Element, type_: Type) -> bool:
+    if type_.kind == "Edge":
+        return element.targets is not None and (type_.names is None or element.type in type_.names)
+    if type_.kind == "Union":
+        return any(_is_of(schema, element, member) for member in type_.members)
+    if type_.names is None and element.targets is not None:
+        return True
+    return element.targets is None and schema.is_a(element.type, type_.names)
+
+
+# --- edges ------------------------------------------------------------------------------------------------------
+
+
+def check_targets(view: View, schema: Schema, edge: EdgeType, targets: tuple[str, ...]) -> None:
+    for parameter, id in zip(edge.parameters, targets, strict=True):
+        element = view.get(id) if id is not None else None
+        if element is None:
+            raise MutationError(
+                "E3601", f"Target '{parameter.name}' of '{edge.name}' not found: {_shown(id)}", fields={"id": id}
+            )
+        if not _is_of(schema, element, parameter.type):
+            raise AnalysisError(
+                "E2003",
+                f"'{edge.name}' joins {parameter.type} as '{parameter.name}', {id} is {element.type} (type mismatch)",
+            )
+
+
+def check_edge(view: View, edge: EdgeType, targets: tuple[str, ...]) -> None:
+    if (edge.no_self or edge.acyclic) and len(set(targets)) < len(targets):
+        raise ConstraintViolation("E3012", f"'{edge.name}' must not join an element to itself (no_self)")
+    if edge.unique and existing_edge(view, edge, targets) is not None:
+        raise ConstraintViolation("E3003", f"An edge '{edge.name}' with these targets exists: it is unique")
+    if edge.acyclic and _reaches(view, edge, targets[1], targets[0]):
+        raise ConstraintViolation("E3011", f"This edge would close a cycle: '{edge.name}' is acyclic")
+    _check_cardinality(view, edge, targets)
+
+
+def existing_edge(view: View, edge: EdgeType, targets: tuple[str, ...]) -> Element | None:
+    for candidate in view.edges_at(edge.name, 0, targets[0]):
+        if candidate.targets == targets:
+            return candidate
+    if edge.symmetric:
+        turned = targets[::-1]
+        for candidate in view.edges_at(edge.name, 0, turned[0]):
+            if candidate.targets == turned:
+                return candidate
+    return None
+
+
+def _reaches(view: View, edge: EdgeType, start: str, goal: str) -> bool:
+    seen = {start}
+    pending = [start]
+    while pending:
+        id = pending.pop()
+        if id == goal:
+            return True
+        for candidate in view.edges_at(edge.name, 0, id):
+            assert candidate.targets is not None
+            following = candidate.targets[1]
+            if following not in seen:
+                seen.add(following)
+                pending.append(following)
+    return False
+
+
+def degree(view: View, edge: EdgeType, position: int, id: str) -> int:
+    """How many edges of the type the element has at the position; at either end when symmetric."""
+    count = sum(1 for _ in view.edges_at(edge.name, position, id))
+    if edge.symmetric:
+        count += sum(1 for _ in view.edges_at(edge.name, 1 - position, id))
+    return count
+
+
+def _check_cardinality(view: View, edge: EdgeType, targets: tuple[str, ...]) -> None:
+    for position, cardinality in enumerate(edge.cardinalities):
+        if cardinality is None or cardinality.high is None:
+            continue
+        ends = targets if edge.symmetric else (targets[position],)
+        for id in ends:
+            if degree(view, edge, position, id) >= cardinality.high:
+                raise ConstraintViolation(
+                    "E3010",
+                    f"cardinality exceeded: '{id}' may have at most {cardinality.high} '{edge.name}' "
+                    f"as '{edge.parameters[position].name}'",
+                    fields={"edge": edge.name, "id": id, "limit": cardinality.high},
+                )
+
+
+# --- deletion ---------------------------------------------------------------------------------------------------
+
+
+def doomed_nodes(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
+    """The nodes that die with this one, it first. `prevent` anywhere among them refuses the whole (§2.8.4)."""
+    doomed = {node.id: node}
+    pending = [(node, 0)]
+    while pending:
+        each, depth = pending.pop(0)
+        for other in _dragged(view, schema, each, cascade):
+            if other.id in doomed:
+                continue
+            if depth + 1 > CASCADE_DEPTH:
+                raise MutationError("E3303", f"The deletion cascades more than {CASCADE_DEPTH} levels deep")
+            doomed[other.id] = other
+            if len(doomed) > CASCADE_SIZE:
+                raise MutationError("E3304", f"The deletion cascades to more than {CASCADE_SIZE:,} elements")
+            pending.append((other, depth + 1))
+    return list(doomed.values())
+
+
+def _dragged(view: View, schema: Schema, node: Element, cascade: bool | None) -> list[Element]:
+    found = []
+    for edge in view.incident(node.id):
+        kind = schema.edges[edge.type]
+        assert edge.targets is not None
+        if kind.arity != 2:
+            continue
+        for position in (0, 1):
+            if edge.targets[position] != node.id:
+                continue
+            action = _action(kind, position, cascade)
+            if action == "prevent":
+                text = f"Deletion restricted by edge type '{kind.name}': unlink {edge.id} first"
+                raise MutationError("E3302", text, fields={"edge": kind.name, "id": edge.id})
+            other = view.get(edge.targets[1 - position])
+            if action == "cascade" and other is not None and other.targets is None:
+                found.append(other)
+    return found
+
+
+def _action(kind: EdgeType, position: int, cascade: bool | None) -> str:
+    """What the death of the element at this position means for the other end."""
+    declared = kind.on_kill_source if position == 0 else kind.on_kill_target
+    if declared == "prevent" or cascade is None:
+        return declared
+    if cascade:
+        return "cascade" if position == 0 else declared
+    return "unlink"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

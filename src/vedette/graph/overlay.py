@@ -1,0 +1,98 @@
+"""A view that lays other versions of some elements over a base view.
+
+One class, three uses: a transaction's own writes over the committed graph; the before-images that keep a snapshot
+still while the graph moves on; and, turned round, the state before a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.graph.graph import Graph, IndexLayout
+
+__all__ = ["Overlay"]
+
+
+class Overlay:
+    """`hidden` names the elements whose base version does not count; `local` holds what stands in their place."""
+
+    __slots__ = ("_pending", "base", "hidden", "layout", "local")
+
+    def __init__(self, base: View, layout: IndexLayout) -> None:
+        self.base = base
+        self.layout = layout
+        self.hidden: dict[str, Element | None] = {}
+        """Id ▸ the version that stands here instead, None when there is none."""
+        self.local: Graph | None = None
+        self._pending: list[Element | str] = []
+
+    def put(self, element: Element) -> None:
+        self.hidden[element.id] = element
+        self._pending.append(element)
+
+    def drop(self, id: str) -> None:
+        self.hidden[id] = None
+        self._pending.append(id)
+
+    def restore(self, id: str) -> None:
+        """Let the base version count again."""
+        del self.hidden[id]
+        self._pending.append(id)
+
+    # --- the View ---------------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Element | None:
+        if id in self.hidden:
+            return self.hidden[id]
+        return self.base.get(id)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        if not self.hidden:
+            return self.base.scan(types)
+        return self._over(self.base.scan(types), self._index().scan(types))
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        if not self.hidden:
+            return self.base.lookup(owner, attribute, value)
+        return self._over(self.base.lookup(owner, attribute, value), self._index().lookup(owner, attribute, value))
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        if not self.hidden:
+            return self.base.edges_at(edge, position, id)
+        return self._over(self.base.edges_at(edge, position, id), self._index().edges_at(edge, position, id))
+
+    def incident(self, id: str) -> Iterable[Element]:
+        if not self.hidden:
+            return self.base.incident(id)
+        return self._over(self.base.incident(id), self._index().incident(id))
+
+    def _over(self, below: Iterable[Element], above: Iterable[Element]) -> Iterator[Element]:
+        hidden = self.hidden
+        for element in below:
+            if element.id not in hidden:
+                yield element
+        yield from above
+
+    def _index(self) -> Graph:
+        """The local versions with their indexes, brought up to date: most transactions never read them."""
+        local = self.local
+        if local is None:
+            local = self.local = Graph(self.layout)
+        if self._pending:
+            for item in self._pending:
+                self._enter(local, item)
+            self._pending.clear()
+        for key, places in self.layout.attributes.items():
+            if key not in local.indexes:
+                local.ensure_index(*key, places)
+        return local
+
+    def _enter(self, local: Graph, item: Element | str) -> None:
+        if isinstance(item, str):
+            known = local.elements.get(item)
+            if known is not None and self.hidden.get(item) is not known:
+                local.remove(known)
+        elif self.hidden.get(item.id) is item:
+            local.put(item)

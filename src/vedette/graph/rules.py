@@ -1,0 +1,206 @@
+"""Rules: productions that run inside a transaction until nothing new matches (spec/language.md §3.1).
+
+Theory of operation. An agenda holds the matches that the transaction's changes brought about, best rule first
+(priority, then declaration, then arrival). Take one; if it still holds, run its actions; whatever they touched may put
+new matches on the agenda. A rule fires once per match and transaction, so the agenda runs dry, or a limit says stop.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vedette.errors import RuleError
+from vedette.graph.actions import Act, Writer, compile_action
+from vedette.graph.tables import SchemaTables
+from vedette.graph.transaction import Transaction
+from vedette.language.affected import AffectedMatches, Difference
+from vedette.language.compile_expressions import Closure
+from vedette.language.compile_steps import PatternChains
+from vedette.language.context import Context, Row
+from vedette.language.declarations import RuleDeclaration
+from vedette.language.plan import PlanContext
+from vedette.language.resolve_mutations import resolve_action
+from vedette.language.resolve_patterns import PatternResolver
+from vedette.language.scope import Frame, Scope
+from vedette.language.syntax import Expression
+
+__all__ = ["RULE_ACTIONS", "RULE_DEPTH", "Rule", "compile_rule", "compile_trigger", "fire_rules", "system_writer", "trigger_rule"]
+
+RULE_DEPTH = 100
+RULE_ACTIONS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    name: str
+    priority: int
+    order: int
+    """Declaration order, the tie-break."""
+    manual: bool
+    inherit_authority: bool
+    matches: AffectedMatches
+    actions: tuple[Act, ...]
+
+
+def compile_rule(
+    declaration: RuleDeclaration, order: int, context: PlanContext, tables: SchemaTables, source: str = ""
+) -> Rule:
+    frame, scope, resolver = _frame(context, source)
+    pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
+    resolved = [each for action in declaration.actions for each in resolve_action(resolver, action, scope)]
+    frame.finish()
+    chains = PatternChains(context)
+    return Rule(
+        declaration.name,
+        declaration.priority,
+        order,
+        declaration.manual,
+        declaration.inherit_authority,
+        AffectedMatches(pattern, (), chains, frame.size),
+        tuple(compile_action(action, chains, tables, frame.size) for action in resolved),
+    )
+
+
+def compile_trigger(
+    declaration: RuleDeclaration, where: Expression | None, context: PlanContext, frame: Frame
+) -> tuple[Closure | None, int]:
+    """The extra condition of `TRIGGER rule WHERE …`, over the rule's own variables, and how many registers it needs."""
+    if where is None:
+        return None, 0
+    scope = Scope(frame)
+    lifted, frame.lifted = frame.lifted, False
+    resolver = PatternResolver(frame)
+    resolver.pattern(declaration.pattern, declaration.where, scope)
+    frame.lifted = lifted
+    condition = resolver.condition(where, scope)
+    frame.finish()
+    assert condition is not None
+    return PatternChains(context).condition(condition), frame.size
+
+
+def _frame(context: PlanContext, source: str) -> tuple[Frame, Scope, PatternResolver]:
+    frame = Frame(context.schema, source)
+    return frame, Scope(frame), PatternResolver(frame)
+
+
+# --- firing -----------------------------------------------------------------------------------------------------
+
+
+class _Agenda:
+    """Matches waiting to fire, and those that have."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int, Rule, Row, int]] = []
+        self._known: set[tuple[str, tuple[str, ...]]] = set()
+        self._arrivals = 0
+
+    def offer(self, rule: Rule, row: Row, depth: int) -> None:
+        key = (rule.name, rule.matches.key(row))
+        if key not in self._known:
+            self._known.add(key)
+            self._arrivals += 1
+            heapq.heappush(self._heap, (-rule.priority, rule.order, self._arrivals, rule, row, depth))
+
+    def forget(self, rule: Rule, row: Row) -> None:
+        """A match that does not hold any more may come back."""
+        self._known.discard((rule.name, rule.matches.key(row)))
+
+    def take(self) -> tuple[Rule, Row, int] | None:
+        if not self._heap:
+            return None
+        *_, rule, row, depth = heapq.heappop(self._heap)
+        return rule, row, depth
+
+
+def fire_rules(
+    rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], Context]
+) -> int:
+    """Run automatic rules to quiescence; returns how many fired. Counts of the statement are left alone."""
+    automatic = [rule for rule in rules if not rule.manual]
+    changed = transaction.changes()
+    if not any(rule.matches.touches(_types(changed)) for rule in automatic):
+        return 0
+    counts, transaction.counts = transaction.counts, type(transaction.counts)()
+    try:
+        return _run(automatic, transaction, contexts, changed)
+    finally:
+        transaction.counts = counts
+        transaction.touched = None
+
+
+def _run(
+    rules: Sequence[Rule],
+    transaction: Transaction,
+    contexts: Callable[[Rule], Context],
+    changed: Sequence[Difference],
+) -> int:
+    agenda = _Agenda()
+    _offer(agenda, rules, contexts, changed, 1)
+    fired = actions = 0
+    while (waiting := agenda.take()) is not None:
+        rule, stale, depth = waiting
+        context = contexts(rule)
+        row = rule.matches.holds(context, stale)
+        if row is None:
+            agenda.forget(rule, stale)
+            continue
+        if depth > RULE_DEPTH:
+            raise RuleError("E9021", f"Rules call each other more than {RULE_DEPTH} deep, last '{rule.name}'")
+        actions += len(rule.actions)
+        if actions > RULE_ACTIONS:
+            raise RuleError("E9022", f"Rules did more than {RULE_ACTIONS:,} actions, last '{rule.name}'")
+        transaction.touched = []
+        _perform(rule, row)
+        fired += 1
+        _offer(agenda, rules, contexts, _differences(transaction), depth + 1)
+    return fired
+
+
+def _perform(rule: Rule, row: Row) -> None:
+    for act in rule.actions:
+        act(row)
+
+
+def _offer(
+    agenda: _Agenda,
+    rules: Sequence[Rule],
+    contexts: Callable[[Rule], Context],
+    changed: Sequence[Difference],
+    depth: int,
+) -> None:
+    types = _types(changed)
+    for rule in rules:
+        if rule.matches.touches(types):
+            for row in rule.matches.find(contexts(rule), changed):
+                agenda.offer(rule, row, depth)
+
+
+def _differences(transaction: Transaction) -> list[Difference]:
+    """What was touched since the last look, against what it was before the transaction."""
+    touched = dict.fromkeys(transaction.touched or ())
+    pairs = ((transaction.before.get(id), transaction.view.get(id)) for id in touched)
+    return [(before, after) for before, after in pairs if before is not None or after is not None]
+
+
+def _types(changed: Sequence[Difference]) -> set[str]:
+    return {(after or before).type for before, after in changed}  # type: ignore[union-attr]
+
+
+def trigger_rule(rule: Rule, context: Context, where: Closure | None, size: int) -> int:
+    """Fire a rule for every match there is (`TRIGGER name WHERE …`); returns how many fired."""
+    fired = 0
+    for row in rule.matches.everything(context):
+        current = rule.matches.holds(context, row)
+        if current is not None:
+            condition_row = current + [None] * (size - len(current))
+            if where is None or where(condition_row):
+                _perform(rule, current)
+                fired += 1
+    return fired
+
+
+def system_writer(transaction: Transaction) -> Writer:
+    """A writer for rules: system authority, and what they bind does not leak into the session."""
+    return Writer(transaction, lambda name, id: None)

@@ -1,0 +1,157 @@
+"""One transaction: writes laid over the committed graph, checked as they are made, kept or dropped as a whole.
+
+Checked at the operation: targets, types, unique, no_self, acyclic, highest cardinality, referential actions. Checked at
+commit, by `commit.py`: conflicts with what others committed meanwhile, lowest cardinality, constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.errors import TransactionError
+from vedette.graph import integrity
+from vedette.graph.graph import IndexLayout
+from vedette.graph.overlay import Overlay
+from vedette.graph.tables import SchemaTables
+from vedette.language.schema import EdgeType
+
+__all__ = ["Counts", "Transaction"]
+
+_ABSENT = object()
+
+
+class Counts:
+    """What a statement did, for its result: nodes created, modified and deleted, edges linked and unlinked."""
+
+    __slots__ = ("created", "deleted", "linked", "modified", "unlinked")
+
+    def __init__(self) -> None:
+        self.created = self.modified = self.deleted = self.linked = self.unlinked = 0
+
+
+class Transaction:
+    """Writes in progress. `view` shows them; `before` remembers what each touched element was in the base."""
+
+    __slots__ = ("_log", "_savepoints", "before", "counts", "new_id", "tables", "touched", "view")
+
+    def __init__(
+        self, base: View, layout: IndexLayout, tables: SchemaTables, new_id: Callable[[str], str]
+    ) -> None:
+        self.view = Overlay(base, layout)
+        self.before: dict[str, Element | None] = {}
+        self.tables = tables
+        self.new_id = new_id
+        self.counts = Counts()
+        self.touched: list[str] | None = None
+        """Ids written since somebody asked (rules); None when nobody does."""
+        self._log: list[tuple[str, Any, bool]] = []
+        self._savepoints: dict[str, int] = {}
+
+    # --- operations -------------------------------------------------------------------------------------------
+
+    def spawn(self, node: Element) -> None:
+        self._check_values(node)
+        self._put(None, node)
+        self.counts.created += 1
+
+    def link(self, edge: EdgeType, element: Element) -> None:
+        assert element.targets is not None
+        integrity.check_edge(self.view, edge, element.targets)
+        self._check_values(element)
+        self._put(None, element)
+        self.counts.linked += 1
+
+    def existing(self, edge: EdgeType, targets: tuple[str, ...]) -> Element | None:
+        """The edge of this type between these targets (in either order when symmetric), if there is one."""
+        return integrity.existing_edge(self.view, edge, targets)
+
+    def update(self, element: Element, new: Element) -> None:
+        self._check_values(new)
+        self._put(element, new)
+        self.counts.modified += 1
+
+    def kill(self, node: Element, cascade: bool | None) -> list[Element]:
+        """Delete a node with what its edges demand; returns the nodes deleted, this one first."""
+        doomed = integrity.doomed_nodes(self.view, self.tables.schema, node, cascade)
+        for each in doomed:
+            for edge in list(self.view.incident(each.id)):
+                if self.view.get(edge.id) is not None:
+                    self.unlink(edge)
+            self._drop(each)
+            self.counts.deleted += 1
+        return doomed
+
+    def unlink(self, edge: Element) -> None:
+        """Delete an edge and, recursively, every edge that targets it."""
+        pending = [edge]
+        while pending:
+            each = pending.pop()
+            if self.view.get(each.id) is None:
+                continue
+            pending.extend(self.view.incident(each.id))
+            self._drop(each)
+            self.counts.unlinked += 1
+
+    def _check_values(self, element: Element) -> None:
+        table = self.tables.types[element.type]
+        if table.uniques:
+            integrity.check_uniques(self.view, table, element)
+        if table.references:
+            integrity.check_references(self.view, self.tables.schema, table, element)
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def _put(self, old: Element | None, new: Element) -> None:
+        self._remember(new.id, old)
+        self.view.put(new)
+
+    def _drop(self, element: Element) -> None:
+        self._remember(element.id, element)
+        self.view.drop(element.id)
+
+    def _remember(self, id: str, old: Element | None) -> None:
+        if self._savepoints:
+            self._log.append((id, self.view.hidden.get(id, _ABSENT), id not in self.before))
+        if id not in self.before:
+            self.before[id] = old
+        if self.touched is not None:
+            self.touched.append(id)
+
+    # --- savepoints -------------------------------------------------------------------------------------------
+
+    def savepoint(self, name: str) -> None:
+        self._savepoints.pop(name, None)
+        self._savepoints[name] = len(self._log)
+
+    def rollback_to(self, name: str) -> None:
+        """Undo what was written since the savepoint; it stays usable, later ones are forgotten."""
+        if name not in self._savepoints:
+            raise TransactionError("E5006", f"Savepoint '{name}' does not exist", fields={"savepoint": name})
+        mark = self._savepoints[name]
+        while len(self._log) > mark:
+            id, state, first = self._log.pop()
+            if state is _ABSENT:
+                self.view.restore(id)
+            elif state is None:
+                self.view.drop(id)
+            else:
+                self.view.put(state)
+            if first:
+                del self.before[id]
+        names = list(self._savepoints)
+        for later in names[names.index(name) + 1 :]:
+            del self._savepoints[later]
+
+    # --- the outcome ------------------------------------------------------------------------------------------
+
+    def changes(self) -> list[tuple[Element | None, Element | None]]:
+        """The net effect: (before, after) of every element that is different now, in the order first touched."""
+        net = []
+        for id, old in self.before.items():
+            new = self.view.hidden[id]
+            if new is old or (old is not None and new is not None and old.values == new.values):
+                continue
+            net.append((old, new))
+        return net

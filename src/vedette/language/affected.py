@@ -1,0 +1,294 @@
+"""Which matches of a pattern a set of changes can concern: the heart of rules, constraints and watches.
+
+A match can come, go or look different only if the changes touch an element of it, or an element that a nested pattern
+(EXISTS, a pattern aggregate) or a followed reference looks at. So we begin at every touched element, bind it to each
+place of the pattern where it fits, and complete the match from there: the cost follows the change, not the graph.
+
+Nested patterns are anchored too, but what they looked at may be gone. So their elements are joined by structure only,
+on a view that still shows what the changes deleted, to find the outer bindings they may concern; each is then verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain as chain_iterables
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.language import paths, resolved
+from vedette.language.compile_steps import Chain, PatternChains
+from vedette.language.context import Context, Row
+from vedette.language.plan import Scan, ScanEdges
+from vedette.language.resolved import (
+    Condition,
+    EdgeElement,
+    NodeElement,
+    PathElement,
+    PatternElement,
+    ResolvedPattern,
+)
+
+__all__ = ["AffectedMatches", "Difference", "UnionView"]
+
+Difference = tuple[Element | None, Element | None]
+"""An element before and after."""
+
+_Anchor = Callable[[Context, Element, "UnionView", dict[Any, Row]], None]
+
+
+class UnionView:
+    """A view that also shows what the changes deleted."""
+
+    def __init__(self, view: View, gone: Sequence[Element]) -> None:
+        self._view = view
+        self._gone = {element.id: element for element in gone}
+
+    def get(self, id: str) -> Element | None:
+        return self._view.get(id) or self._gone.get(id)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        return chain_iterables(self._view.scan(types), [e for e in self._gone.values() if e.type in types])
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        return self._view.lookup(owner, attribute, value)
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        gone = [
+            e for e in self._gone.values() if e.type == edge and e.targets is not None and e.targets[position] == id
+        ]
+        return chain_iterables(self._view.edges_at(edge, position, id), gone)
+
+    def incident(self, id: str) -> Iterable[Element]:
+        gone = [e for e in self._gone.values() if e.targets is not None and id in e.targets]
+        return chain_iterables(self._view.incident(id), gone)
+
+
+class AffectedMatches:
+    """Finds, for one pattern, the matches in a view that given changes can concern. A superset is fine, a miss is not.
+
+    `conditions` are further conditions on the pattern's variables (what a constraint demands, what a watch returns):
+    what they look at counts too, but they are not tested here.
+    """
+
+    def __init__(
+        self, pattern: ResolvedPattern, conditions: Sequence[Condition], chains: PatternChains, size: int
+    ) -> None:
+        self._chains = chains
+        self._size = size
+        self._pattern = pattern
+        self._slots = tuple(e.slot for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement)))
+        self.variables = tuple(
+            e.slot
+            for e in pattern.elements
+            if isinstance(e, NodeElement) or (isinstance(e, EdgeElement) and e.name is not None)
+        )
+        """Registers of the named variables: their elements are a match's identity."""
+        self.anchors: dict[str, list[_Anchor]] = {}
+        self.wide: set[str] = set()
+        """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""
+        self._check = self._chain(pattern, frozenset(self._slots))
+        self._everything = self._chain(pattern, frozenset())
+        for element in pattern.elements:
+            self._anchor_outer(element)
+        for condition in (*pattern.where, *conditions):
+            self._anchor_nested(condition, ())
+            self._anchor_followed(condition)
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    def touches(self, types: Iterable[str]) -> bool:
+        return any(name in self.anchors or name in self.wide for name in types)
+
+    def find(self, context: Context, changes: Sequence[Difference]) -> list[Row]:
+        """Rows of matches in the context's view, one per identity."""
+        found: dict[Any, Row] = {}
+        if any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
+            return self.everything(context)
+        union: UnionView | None = None
+        for before, after in changes:
+            touched = after if after is not None else before
+            assert touched is not None
+            for anchor in self.anchors.get(touched.type, ()):
+                if union is None:
+                    union = UnionView(context.view, [b for b, a in changes if b is not None and a is None])
+                anchor(context, touched, union, found)
+        return list(found.values())
+
+    def everything(self, context: Context) -> list[Row]:
+        """Rows of all matches in the context's view, one per identity."""
+        found: dict[Any, Row] = {}
+        self._run(context, self._everything, (), found)
+        return list(found.values())
+
+    def holds(self, context: Context, row: Row) -> Row | None:
+        """The same match as it is in the context's view now, or None when it does not hold any more."""
+        found: dict[Any, Row] = {}
+        self._verify(context, row, found)
+        return next(iter(found.values()), None)
+
+    def key(self, row: Row) -> tuple[str, ...]:
+        return tuple([row[slot].id for slot in self.variables])
+
+    # --- anchors ----------------------------------------------------------------------------------------------
+
+    def _anchor_outer(self, element: PatternElement) -> None:
+        if isinstance(element, PathElement):
+            self._add((element.edge,), self._path_anchor(element, self._pattern, verify=False))
+            return
+        chain = self._chain(self._pattern, frozenset({element.slot}))
+        slot = element.slot
+
+        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
+            present = context.view.get(touched.id)
+            if present is not None:
+                self._run(context, chain, ((slot, present),), found)
+
+        self._add(_types(element), anchor)
+
+    def _anchor_nested(self, condition: Condition, above: tuple[PatternElement, ...]) -> None:
+        for nested in _nested_patterns(condition):
+            plain = tuple(c for c in self._pattern.where if not any(_nested_patterns(c)))
+            joint = ResolvedPattern((*self._pattern.elements, *above, *nested.elements), plain)
+            for element in nested.elements:
+                self._anchor_inner(element, joint)
+            for inner in nested.where:
+                self._anchor_nested(inner, (*above, *nested.elements))
+
+    def _anchor_inner(self, element: PatternElement, joint: ResolvedPattern) -> None:
+        if isinstance(element, PathElement):
+            self._add((element.edge,), self._path_anchor(element, joint, verify=True))
+            return
+        slot = element.slot
+        own = frozenset(self._slots)
+        plan_start = len(self._chains.plans)
+        chain = self._chains.chain(joint, self._collect_candidate, bound=frozenset({slot}), canonical=False)
+        steps = self._chains.plans[plan_start].steps
+        if any(isinstance(s, (Scan, ScanEdges)) and _bound_slot(s) in own for s in steps):
+            self.wide.update(_types(element))
+            return
+
+        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
+            self._candidates(context, union, chain, ((slot, touched),), found)
+
+        self._add(_types(element), anchor)
+
+    def _path_anchor(self, path: PathElement, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
+        """A changed edge concerns the pairs whose paths may use it: all that reach it, all that it reaches."""
+        slot = path.source if isinstance(path.source, int) else path.target
+        backward = isinstance(path.source, int)
+        known = frozenset({slot}) if isinstance(slot, int) else frozenset()
+        sink = self._collect_candidate if verify else self._collect
+        chain = self._chains.chain(pattern, sink, bound=known, canonical=not verify)
+
+        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
+            for preset in self._path_presets(path, slot, backward, touched, union, context):
+                if verify:
+                    self._candidates(context, union, chain, preset, found)
+                else:
+                    self._run(context, chain, preset, found)
+
+        return anchor
+
+    def _path_presets(
+        self, path: PathElement, slot: Any, backward: bool, edge: Element, union: UnionView, context: Context
+    ) -> Iterator[tuple[tuple[int, Element], ...]]:
+        if not isinstance(slot, int):
+            yield ()
+            return
+        assert edge.targets is not None
+        starts = edge.targets if path.symmetric else (edge.targets[0 if backward else 1],)
+        whole = PathElement(path.edge, None, None, (), 0, path.high, path.symmetric, declared=True)
+        ids = {id for start in starts for id in paths.reach(whole, not backward, start, union, context)}
+        for id in sorted(ids):
+            element = union.get(id)
+            if element is not None:
+                yield ((slot, element),)
+
+    def _anchor_followed(self, condition: Condition) -> None:
+        """`t.owner.name` looks at an element that is no part of the pattern: any change of its type concerns all."""
+        for part in resolved.subexpressions(condition):
+            base = getattr(part, "base", None)
+            if base is None or isinstance(base, resolved.Slot):
+                continue
+            if isinstance(part, (resolved.AttributeOf, resolved.DynamicAttribute)):
+                self.wide.update(part.places)
+            else:
+                schema = self._chains.context.schema
+                self.wide.update(schema.nodes, schema.edges)
+
+    def _add(self, types: Iterable[str], anchor: _Anchor) -> None:
+        for name in types:
+            self.anchors.setdefault(name, []).append(anchor)
+
+    # --- running ----------------------------------------------------------------------------------------------
+
+    def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> Chain:
+        return self._chains.chain(pattern, self._collect, bound=bound)
+
+    def _collect(self, row: Row) -> bool:
+        row[0].sink.setdefault(self.key(row), row.copy())
+        return False
+
+    def _collect_candidate(self, row: Row) -> bool:
+        row[0].sink.setdefault(tuple([row[slot].id for slot in self._slots]), row.copy())
+        return False
+
+    def _run(
+        self, context: Context, chain: Chain, preset: Iterable[tuple[int, Element]], found: dict[Any, Row]
+    ) -> None:
+        row: Row = [None] * self._size
+        row[0] = context
+        for slot, element in preset:
+            row[slot] = element
+        kept, context.sink = context.sink, found
+        chain(row)
+        context.sink = kept
+
+    def _candidates(
+        self,
+        context: Context,
+        union: UnionView,
+        chain: Chain,
+        preset: Iterable[tuple[int, Element]],
+        found: dict[Any, Row],
+    ) -> None:
+        candidates: dict[Any, Row] = {}
+        view, context.view = context.view, union
+        try:
+            self._run(context, chain, preset, candidates)
+        finally:
+            context.view = view
+        for row in candidates.values():
+            self._verify(context, row, found)
+
+    def _verify(self, context: Context, row: Row, found: dict[Any, Row]) -> None:
+        preset = []
+        for slot in self._slots:
+            present = context.view.get(row[slot].id)
+            if present is None:
+                return
+            preset.append((slot, present))
+        self._run(context, self._check, preset, found)
+
+
+def _types(element: PatternElement) -> tuple[str, ...]:
+    match element:
+        case NodeElement():
+            return element.types
+        case EdgeElement():
+            return element.edges
+        case PathElement():
+            return (element.edge,)
+
+
+def _nested_patterns(condition: Condition) -> Iterator[ResolvedPattern]:
+    """Patterns directly inside the condition, not those inside their conditions in turn."""
+    if isinstance(condition, (resolved.ExistsIn, resolved.PatternFold)):
+        yield condition.pattern
+        return
+    for part in resolved.children(condition):
+        yield from _nested_patterns(part)
+
+
+def _bound_slot(step: Scan | ScanEdges) -> int:
+    return step.node.slot if isinstance(step, Scan) else step.edge.slot

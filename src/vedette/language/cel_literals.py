@@ -1,0 +1,51 @@
+"""What `timestamp("…")` and `duration("…")` read: RFC 3339 moments and Go-style durations, to the millisecond."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from vedette.values import timestamp_from_text
+
+__all__ = ["read_duration", "read_timestamp"]
+
+_MOMENT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_DURATION = re.compile(r"([+-]?)((?:[0-9]{1,18}(?:\.[0-9]{0,9})?(?:ns|us|ms|[smh])){1,12})")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\.?(ns|us|ms|[smh])")
+_MILLISECONDS = {
+    "ns": Fraction(1, 1_000_000),
+    "us": Fraction(1, 1000),
+    "ms": Fraction(1),
+    "s": Fraction(1000),
+    "m": Fraction(60_000),
+    "h": Fraction(3_600_000),
+}
+_LONGEST = 315_576_000_000_000
+"""Ten thousand years in milliseconds: the range that CEL gives to durations."""
+
+
+def read_timestamp(text: str) -> datetime:
+    """Raises ValueError unless the text is a moment with its offset, such as `2025-01-01T00:00:00Z`."""
+    if not _MOMENT.fullmatch(text):
+        raise ValueError("a timestamp is written 2025-01-01T00:00:00Z")
+    try:
+        return timestamp_from_text(text.upper())
+    except (ValueError, OverflowError):
+        raise ValueError("there is no such moment between the years 1 and 9999") from None
+
+
+def read_duration(text: str) -> timedelta:
+    """Raises ValueError unless the text is a duration, such as `1h30m`, `-1.5s` or `250ms`."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        if text in ("0", "+0", "-0"):
+            return timedelta()
+        raise ValueError("a duration is written 1h30m, 1.5s or 250ms")
+    total = sum(Fraction(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(found.group(2)))
+    if total > _LONGEST:
+        raise ValueError("a duration is at most ten thousand years")
+    milliseconds = int(total)
+    return timedelta(milliseconds=-milliseconds if found.group(1) == "-" else milliseconds)

@@ -1,0 +1,128 @@
+"""How literals are spelled and what they mean; the lexer and the lifting share it, so that they never differ.
+
+The fragments are possessive (`++`): no text makes them backtrack.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from vedette.values import INT_MAX, Value, duration_from_ms, timestamp_from_text
+
+__all__ = [
+    "CONTROL",
+    "CONVERTERS",
+    "DURATION",
+    "FLOAT",
+    "INT",
+    "NAME",
+    "STRING",
+    "TIMESTAMP",
+    "WORD_END",
+    "read_duration",
+    "read_float",
+    "read_int",
+    "read_string",
+    "read_timestamp",
+]
+
+CONTROL: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff"
+"""Characters that no text may contain: control characters but tab, line feed and return; halves of surrogate pairs."""
+WORD_END: Final = r"(?![A-Za-z0-9_])"
+
+NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*+"
+STRING: Final = rf'"[^"\\\n\r{CONTROL}]*+(?:\\[^\n\r{CONTROL}][^"\\\n\r{CONTROL}]*+)*+"'
+INT: Final = r"[0-9]++(?![A-Za-z_])"
+FLOAT: Final = rf"[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++){WORD_END}"
+DURATION: Final = (
+    r"[0-9]++(?:(?:\.[0-9]++)?\.(?:(?:millisecond|second|minute|hour|day|week)s?|ms|min|s|h)|ms|min|[smhdw])"
+    + WORD_END
+)
+TIMESTAMP: Final = (
+    r"@[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]++)?+)?+(?:Z|[+-][0-9]{2}:[0-9]{2})?+)?+" + WORD_END
+)
+
+_ESCAPES = 'an escape in this string is unknown; use \\" \\\\ \\/ \\b \\f \\n \\r \\t or \\u0000'
+_INT_DIGITS = 19
+_FLOAT_CHARACTERS = 400
+_SHORT_DURATION = 9  # characters; eight digits of weeks are still a timedelta
+_DURATION = re.compile(r"([0-9]+)(?:\.([0-9]+))?\.?([a-z]+)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNITS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+    **dict.fromkeys(("w", "week", "weeks"), 604_800_000),
+}
+
+
+def read_string(text: str) -> str:
+    """The value of a quoted string with JSON escapes; raises ValueError."""
+    if "\\" not in text:
+        return text[1:-1]
+    try:
+        value: str = json.loads(text, strict=False)
+    except ValueError:
+        raise ValueError(_ESCAPES) from None
+    if _SURROGATE.search(value):
+        raise ValueError("a \\u escape in this string is half of a surrogate pair; write both halves")
+    return value
+
+
+def read_int(text: str) -> int:
+    """At most INT_MAX + 1, which is right only behind a minus: the parser looks there."""
+    digits = text.lstrip("0") if len(text) > _INT_DIGITS else text
+    if len(digits) <= _INT_DIGITS:
+        number = int(digits or "0")
+        if number <= INT_MAX + 1:
+            return number
+    raise ValueError(f"this number does not fit into 64 bits; the largest Int is {INT_MAX}")
+
+
+def read_float(text: str) -> float:
+    if len(text) > _FLOAT_CHARACTERS:
+        raise ValueError(
+            f"this number has more than {_FLOAT_CHARACTERS} characters; write it with an exponent"
+        )
+    number = float(text)
+    if number == float("inf"):
+        raise ValueError("this number is too large for a Float")
+    return number
+
+
+def read_timestamp(text: str) -> datetime:
+    try:
+        return timestamp_from_text(text[1:])
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"this is not a date in the calendar: {error}") from None
+
+
+def read_duration(text: str) -> timedelta:
+    """Exact: `1.005.seconds` is 1,005 ms; parts of a millisecond are cut off."""
+    if len(text) <= _SHORT_DURATION and text[:-1].isdigit():
+        return timedelta(milliseconds=int(text[:-1]) * _UNITS[text[-1]])
+    found = _DURATION.fullmatch(text)
+    if found is None or len(text) > _FLOAT_CHARACTERS:
+        raise ValueError("this duration has too many digits")
+    whole, part, unit = found[1], found[2] or "", found[3]
+    try:
+        return duration_from_ms(int(whole + part) * _UNITS[unit] // 10 ** len(part))
+    except OverflowError:
+        raise ValueError("this duration is too long; the longest is 999999999 days") from None
+
+
+CONVERTERS: Mapping[str, Callable[[str], Value]] = {
+    "string": read_string,
+    "int": read_int,
+    "float": read_float,
+    "timestamp": read_timestamp,
+    "duration": read_duration,
+}
+"""From a kind of literal token to its reader; each raises ValueError with the advice for E1002."""

@@ -1,0 +1,242 @@
+"""Ontologies: constraints, rules, policies, and the text as a whole (spec/language.md §1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from vedette.language.declarations import (
+    ConstraintDeclaration,
+    Declaration,
+    OntologyDeclaration,
+    OperationPattern,
+    PolicyDeclaration,
+    RuleDeclaration,
+)
+from vedette.language.parser.attributes import TypeDeclarationParser
+from vedette.language.parser.recovery import Recovery
+from vedette.language.statements import Action, Kill, Link, Set, Spawn, Unlink
+from vedette.language.syntax import TypeExpression, Variable, Wildcard
+from vedette.language.words import DECLARATION_WORDS, STATEMENT_WORDS
+
+__all__ = ["DeclarationParser"]
+
+_OPERATIONS = frozenset({"SPAWN", "KILL", "LINK", "UNLINK", "SET", "MATCH"})
+
+
+class DeclarationParser(TypeDeclarationParser):
+    __slots__ = ()
+
+    def ontology_file(self) -> tuple[Declaration, ...]:
+        """Every declaration to the end of the text; raises when there was a mistake."""
+        recovery = Recovery(self, DECLARATION_WORDS)
+        found: list[Declaration] = []
+        while self.token.kind != "end":
+            if self.accept(";"):
+                continue
+            if self.token.word == "ONTOLOGY":
+                declaration: Declaration | None = recovery.attempt(self.ontology)
+            else:
+                declaration = recovery.attempt(self.declaration)
+            if declaration is not None:
+                found.append(declaration)
+        recovery.finish()
+        return tuple(found)
+
+    def ontology(self) -> OntologyDeclaration:
+        start, doc = self.token.start, self.docs.get(self.index)
+        self.take()
+        name = self.name("a name for the ontology")
+        parents = self.parents()
+        self.expect("{", "and declarations")
+        found: list[Declaration] = []
+        while self.token.word != "}":
+            if not self.accept(";"):
+                found.append(self.declaration())
+        self.take()
+        return OntologyDeclaration(name, parents, tuple(found), doc, span=self.span_from(start))
+
+    def declaration(self) -> Declaration:
+        read = _DECLARATIONS.get(self.token.word)
+        if read is None:
+            advice = "statements are executed, not declared" if self.token.word in STATEMENT_WORDS else ""
+            self.fail("a declaration: type, node, edge, constraint, rule or policy", advice)
+        return read(self)
+
+    # --- constraints ----------------------------------------------------------------------------------------------
+
+    def constraint(self) -> ConstraintDeclaration:
+        start, doc = self.token.start, self.docs.get(self.index)
+        self.take()
+        name = self.name("a name for the constraint")
+        soft, message = self.constraint_options()
+        self.expect(":", "and a pattern")
+        pattern, where = self.pattern(), self.where()
+        self.expect("=>", "and the condition that must hold")
+        condition = self.expression()
+        span = self.span_from(start)
+        return ConstraintDeclaration(name, pattern, condition, where, soft, message, doc, span=span)
+
+    def constraint_options(self) -> tuple[bool, str | None]:
+        soft, message = False, None
+        if not self.accept("["):
+            return soft, message
+        while True:
+            if self.token.word in ("SOFT", "HARD"):
+                soft = self.take().word == "SOFT"
+            elif self.accept("MESSAGE"):
+                self.expect(":", "after message")
+                message = self.string("the message in quotes")
+            else:
+                self.fail("soft, hard or message")
+            if not self.accept(","):
+                break
+        self.expect("]", "or a comma after the option")
+        return soft, message
+
+    # --- rules ----------------------------------------------------------------------------------------------------
+
+    def rule(self) -> RuleDeclaration:
+        start, doc = self.token.start, self.docs.get(self.index)
+        self.take()
+        name = self.name("a name for the rule")
+        priority, words = self.rule_options()
+        self.expect(":", "and a pattern")
+        pattern, where = self.pattern(), self.where()
+        self.expect("=>", "and what the rule does")
+        actions = [self.rule_action()]
+        while self.accept(","):
+            actions.append(self.rule_action())
+        manual, authority, span = "MANUAL" in words, "INHERIT_AUTHORITY" in words, self.span_from(start)
+        return RuleDeclaration(
+            name, pattern, tuple(actions), where, priority, manual, authority, doc, span=span
+        )
+
+    def rule_options(self) -> tuple[int, set[str]]:
+        priority, words = 0, set[str]()
+        if not self.accept("["):
+            return priority, words
+        while True:
+            if self.token.word == "PRIORITY":
+                priority = self.priority()
+            elif self.token.word in ("AUTO", "MANUAL", "INHERIT_AUTHORITY"):
+                words.add(self.take().word)
+            else:
+                self.fail("priority, auto, manual or inherit_authority")
+            if not self.accept(","):
+                break
+        self.expect("]", "or a comma after the option")
+        return priority, words - ({"MANUAL"} if "AUTO" in words else set())
+
+    def priority(self) -> int:
+        self.take()
+        self.expect(":", "after priority")
+        sign = -1 if self.accept("-") else 1
+        return sign * self.integer("a whole number")
+
+    def rule_action(self) -> Action:
+        """The short forms of the statements: a rule names what its pattern bound."""
+        start, word = self.token.start, self.token.word
+        if word == "SPAWN":
+            item = self.spawn_item()
+            return Spawn((item,), span=self.span_from(start))
+        if word == "LINK":
+            return self.rule_link()
+        if word not in ("KILL", "UNLINK", "SET"):
+            self.fail("SPAWN, KILL, LINK, UNLINK or SET")
+        self.take()
+        place = self.token.span
+        variable = Variable(self.identifier("a variable of the rule"), span=place)
+        if word == "KILL":
+            return Kill(variable, span=self.span_from(start))
+        if word == "UNLINK":
+            return Unlink(variable, span=self.span_from(start))
+        self.expect(".", "and the attribute to SET")
+        assignment = self.assignment()
+        return Set(variable, (assignment,), span=self.span_from(start))
+
+    def rule_link(self) -> Link:
+        start = self.take().start
+        edge = self.qualified("an edge type")
+        targets = []
+        for target in self.targets(edge):
+            if isinstance(target, Wildcard):
+                raise self.mistake("a new edge needs all its targets; `_` names none", target.span)
+            targets.append(target)
+        variable, assignments = self.alias(), self.assignments()
+        return Link(edge, tuple(targets), variable, assignments, span=self.span_from(start))
+
+    # --- policies -------------------------------------------------------------------------------------------------
+
+    def policy(self) -> PolicyDeclaration:
+        start, doc = self.token.start, self.docs.get(self.index)
+        self.take()
+        name = self.name("a name for the policy")
+        priority = 0
+        if self.accept("["):
+            priority = self.priority() if self.token.word == "PRIORITY" else self.fail("priority")
+            self.expect("]", "after the priority")
+        self.expect(":", "and ON")
+        self.expect("ON", "and the operations")
+        operations = [self.operation()]
+        while self.accept("|"):
+            operations.append(self.operation())
+        if self.token.word not in ("ALLOW", "DENY"):
+            self.fail("ALLOW, DENY or `|` and another operation")
+        allow = self.take().word == "ALLOW"
+        self.expect("IF", "and a condition")
+        condition = self.expression()
+        message = self.string("the message in quotes") if self.accept("MESSAGE") else None
+        span = self.span_from(start)
+        return PolicyDeclaration(name, tuple(operations), allow, condition, priority, message, doc, span=span)
+
+    def operation(self) -> OperationPattern:
+        """`*`, `SPAWN`, `SET(t: Task, "status")`, `LINK(_, t: Task)`, `MATCH(t: Task).score`."""
+        start = self.token.start
+        if self.accept("*"):
+            return OperationPattern("*", span=self.span_from(start))
+        meta = "META " if self.accept("META") else ""
+        if self.token.word not in _OPERATIONS:
+            self.fail("SPAWN, KILL, LINK, UNLINK, SET, MATCH or `*`")
+        operation = meta + self.take().word
+        variable, type_, attribute, second = self.operation_arguments()
+        if self.token.word == ".":
+            if attribute is not None:
+                self.fail("the end of the operation", f'the attribute "{attribute}" is given already')
+            self.take()
+            attribute = self.name("the name of an attribute")
+        return OperationPattern(operation, variable, type_, attribute, second, span=self.span_from(start))
+
+    def operation_arguments(
+        self,
+    ) -> tuple[
+        str | None, TypeExpression | None, str | None, tuple[str | None, TypeExpression | None] | None
+    ]:
+        if not self.accept("("):
+            return None, None, None, None
+        variable, type_ = self.operation_argument()
+        attribute, second = None, None
+        if self.accept(","):
+            if self.token.kind == "string":
+                attribute = self.string("an attribute in quotes")
+            else:
+                second = self.operation_argument()
+        self.expect(")", "after the arguments")
+        return variable, type_, attribute, None if second == (None, None) else second
+
+    def operation_argument(self) -> tuple[str | None, TypeExpression | None]:
+        """A name alone is a variable here; the schema takes it for a type when there is one of that name."""
+        if self.token.text == "_":
+            self.take()
+            return None, None
+        variable = self.name("a variable, a type or `_`")
+        return variable, self.type_expression() if self.accept(":") else None
+
+
+_DECLARATIONS: Mapping[str, Callable[[DeclarationParser], Declaration]] = {
+    "TYPE": DeclarationParser.alias_declaration,
+    **dict.fromkeys(("NODE", "ABSTRACT", "SEALED", "["), DeclarationParser.node_declaration),
+    "EDGE": DeclarationParser.edge_declaration,
+    "CONSTRAINT": DeclarationParser.constraint,
+    "RULE": DeclarationParser.rule,
+    "POLICY": DeclarationParser.policy,
+}

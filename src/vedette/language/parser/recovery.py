@@ -1,0 +1,139 @@
+"""Going on after a mistake, so that one call shows them all; and the check that no tree is too deep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TypeVar
+
+from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.lexer import Token
+from vedette.language.parser.cursor import Cursor, Mistake
+
+__all__ = ["Recovery", "error_from"]
+
+Tree = TypeVar("Tree")
+
+_NESTING = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+_NEVER_AFTER = frozenset({".", ":", "::", "ON", "OPTIONAL", "AS", "|"})
+_NEVER_BEFORE = frozenset({".", ":", "::", "=", ",", ")", "]", "[", "->", "<"})
+_FOLLOWED_BY = {"END": "SESSION", **dict.fromkeys(("PAUSE", "RESUME", "CANCEL", "ALTER"), "WATCH")}
+_WRAPPING_LEVELS = 10
+"""Levels of a statement around its expressions, which the parser does not count."""
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+class Recovery:
+    """Collects the mistakes of one text; after each it takes the text up at the next `;` or starting word."""
+
+    def __init__(self, cursor: Cursor, words: frozenset[str]) -> None:
+        self.cursor = cursor
+        self.words = words
+        self.diagnostics: list[Diagnostic] = []
+
+    def attempt(self, read: Callable[[], Tree]) -> Tree | None:
+        """The tree, or None when a mistake was noted. Raises when there are too many."""
+        start = self.cursor.index
+        try:
+            tree = read()
+            self.check_height(tree, start)
+        except Mistake as mistake:
+            self.note(mistake.diagnostic)
+        except RecursionError:
+            self.note(self.cursor.mistake(*self.too_deep(self.cursor.token.span)).diagnostic)
+        else:
+            return tree
+        self.resume(start)
+        return None
+
+    def note(self, diagnostic: Diagnostic) -> None:
+        self.diagnostics.append(diagnostic)
+        if len(self.diagnostics) >= self.cursor.limits.max_diagnostics:
+            self.finish()
+
+    def finish(self) -> None:
+        if self.diagnostics:
+            raise error_from(self.diagnostics)
+
+    def resume(self, start: int) -> None:
+        """Skip from the mistake to where something new seems to start."""
+        cursor, tokens = self.cursor, self.cursor.tokens
+        cursor.depth = 0
+        nesting = sum(_NESTING.get(token.word, 0) for token in tokens[start : cursor.index])
+        index = cursor.index
+        if index == start:
+            nesting, index = _NESTING.get(tokens[start].word, 0), start + 1
+        while tokens[index].kind != "end" and tokens[index].word != ";":
+            if tokens[index].word in self.words and self.starts(index, nesting):
+                break
+            nesting = max(0, nesting + _NESTING.get(tokens[index].word, 0))
+            index += 1
+        cursor.go_to(index)
+
+    def starts(self, index: int, nesting: int) -> bool:
+        """Whether the word here starts something: outside of all brackets, or first on its line."""
+        before, token, after = self.cursor.tokens[index - 1 : index + 2]
+        if before.word in _NEVER_AFTER or after.word in _NEVER_BEFORE:
+            return False
+        if _FOLLOWED_BY.get(token.word, after.word) != after.word:
+            return False
+        return nesting == 0 or _at_line_start(self.cursor.source, token)
+
+    def check_height(self, tree: object, start: int) -> None:
+        """A chain such as `a OR b OR c` is no nesting for the parser, but for everyone who walks the tree."""
+        cursor = self.cursor
+        if cursor.index - start <= cursor.limits.max_depth:
+            return
+        place = _node_below(tree, cursor.limits.max_depth + _WRAPPING_LEVELS)
+        if place is not None:
+            raise cursor.mistake(*self.too_deep(place))
+
+    def too_deep(self, place: Span) -> tuple[str, Span, str]:
+        most = self.cursor.limits.max_depth
+        advice = "use IN [ … ], or group a long chain of operators by parentheses"
+        return f"this is nested more than {most} levels deep; {advice}", place, "E1004"
+
+
+def error_from(diagnostics: list[Diagnostic]) -> VedetteError:
+    """The first mistake leads and decides the class."""
+    first = diagnostics[0]
+    kind: type[VedetteError] = ParseError
+    if first.code.startswith("E11"):
+        kind = InvalidStatement
+    elif first.code.startswith("E8"):
+        kind = WatchError
+    fields = {"line": first.line, "column": first.column}
+    return kind(first.code, first.message, fields=fields, diagnostics=diagnostics)
+
+
+def _at_line_start(source: str, token: Token) -> bool:
+    return token.start == 0 or source[token.start - 1] == "\n"
+
+
+def _node_below(tree: object, levels: int) -> Span | None:
+    """The place of a node deeper than that, found without recursion."""
+    stack: list[tuple[object, int]] = [(tree, 1)]
+    while stack:
+        node, level = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend((item, level) for item in node)
+            continue
+        names = _fields(type(node))
+        if names and level > levels:
+            return node.span  # type: ignore[attr-defined, no-any-return]
+        stack.extend((getattr(node, name), level + 1) for name in names)
+    return None
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    names = _FIELDS.get(kind)
+    if names is None:
+        names = _FIELDS[kind] = _find_fields(kind)
+    return names
+
+
+def _find_fields(kind: type) -> tuple[str, ...]:
+    if not dataclasses.is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in dataclasses.fields(kind) if field.name != "span")

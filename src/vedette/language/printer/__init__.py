@@ -1,0 +1,16 @@
+"""Trees back to text: `parse(print(tree)) == tree` for every tree that the parser makes."""
+
+from vedette.language.printer.declarations import print_declaration, print_declarations
+from vedette.language.printer.expressions import print_expression, print_pattern, print_type
+from vedette.language.printer.statements import print_script, print_statement, print_watch_options
+
+__all__ = [
+    "print_declaration",
+    "print_declarations",
+    "print_expression",
+    "print_pattern",
+    "print_script",
+    "print_statement",
+    "print_type",
+    "print_watch_options",
+]

@@ -1,0 +1,265 @@
+"""Regular expressions of `[match: "…"]`: the syntax, read into a tree.
+
+The subset has no look-around, no backreferences, no flags and no word boundaries (spec/language.md §2.7.4), which is
+what lets `automaton.py` run it in time linear in the text: a pattern is user input, and so is the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "Anchor",
+    "Characters",
+    "Choice",
+    "Regex",
+    "RegexError",
+    "Repeat",
+    "Sequence",
+    "Test",
+    "parse_regex",
+]
+
+Test: TypeAlias = Callable[[str], bool]
+_DEEPEST = 50
+_MOST_REPEATS = 1_000
+
+
+class RegexError(ValueError):
+    """The text is not a regular expression of the subset; says what and at which character, counted from one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Characters:
+    """One character that passes the test."""
+
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """`^` or `$`: the beginning or the end of the whole text."""
+
+    end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    items: tuple[Regex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    items: tuple[Regex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    item: Regex
+    low: int
+    high: int | None
+
+
+Regex: TypeAlias = Characters | Anchor | Sequence | Choice | Repeat
+
+
+def parse_regex(pattern: str) -> Regex:
+    """The tree of a pattern; raises RegexError."""
+    parser = _Parser(pattern)
+    tree = parser.choice(0)
+    if parser.place < len(pattern):
+        raise parser.error("a closing parenthesis without an opening one")
+    return tree
+
+
+_CATEGORIES: dict[str, Test] = {
+    "d": str.isdecimal,
+    "D": lambda character: not character.isdecimal(),
+    "w": lambda character: character.isalnum() or character == "_",
+    "W": lambda character: not (character.isalnum() or character == "_"),
+    "s": str.isspace,
+    "S": lambda character: not character.isspace(),
+}
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_HEX_SIZES = {"x": 2, "u": 4}
+_QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+
+
+class _Parser:
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.place = 0
+
+    def error(self, message: str) -> RegexError:
+        return RegexError(f"{message} (character {self.place + 1} of the pattern)")
+
+    def peek(self) -> str:
+        return self.pattern[self.place : self.place + 1]
+
+    def accept(self, text: str) -> bool:
+        found = self.pattern.startswith(text, self.place)
+        self.place += len(text) if found else 0
+        return found
+
+    def take(self) -> str:
+        character = self.peek()
+        if not character:
+            raise self.error("the pattern ends too early")
+        self.place += 1
+        return character
+
+    # --- structure ----------------------------------------------------------------------------------------------
+
+    def choice(self, depth: int) -> Regex:
+        if depth > _DEEPEST:
+            raise self.error(f"groups are nested deeper than {_DEEPEST}")
+        branches = [self.sequence(depth)]
+        while self.accept("|"):
+            branches.append(self.sequence(depth))
+        return branches[0] if len(branches) == 1 else Choice(tuple(branches))
+
+    def sequence(self, depth: int) -> Regex:
+        items: list[Regex] = []
+        while self.peek() not in ("", "|", ")"):
+            items.append(self.quantified(self.atom(depth)))
+        return items[0] if len(items) == 1 else Sequence(tuple(items))
+
+    def quantified(self, item: Regex) -> Regex:
+        bounds = self.quantifier()
+        if bounds is None:
+            return item
+        if isinstance(item, Anchor):
+            raise self.error("an anchor cannot be repeated")
+        if self.accept("+"):
+            raise self.error("possessive quantifiers are not supported")
+        self.accept("?")  # lazy: finds the same texts
+        if self.quantifier() is not None:
+            raise self.error("a quantifier after a quantifier; use a group")
+        return Repeat(item, *bounds)
+
+    def quantifier(self) -> tuple[int, int | None] | None:
+        character = self.peek()
+        if character in _QUANTIFIERS and character:
+            self.place += 1
+            return _QUANTIFIERS[character]
+        return self.braces() if character == "{" else None
+
+    def braces(self) -> tuple[int, int | None] | None:
+        """`{n}`, `{n,}`, `{n,m}`, `{,m}`; any other brace stands for itself."""
+        end = self.pattern.find("}", self.place)
+        low, comma, high = self.pattern[self.place + 1 : end].partition(",") if end > 0 else ("", "", "")
+        digits = low + high
+        if not digits or not (digits.isascii() and digits.isdigit()):
+            return None
+        if len(low) > 4 or len(high) > 4 or max(int(low or 0), int(high or 0)) > _MOST_REPEATS:
+            raise self.error(f"more than {_MOST_REPEATS} repetitions; use the modifier length")
+        self.place = end + 1
+        least = int(low or 0)
+        most = (int(high) if high else None) if comma else least
+        if most is not None and most < least:
+            raise self.error(f"{{{least},{most}}} asks for more at least than at most")
+        return least, most
+
+    # --- atoms --------------------------------------------------------------------------------------------------
+
+    def atom(self, depth: int) -> Regex:
+        character = self.take()
+        match character:
+            case "(":
+                return self.group(depth)
+            case "[":
+                return Characters(self.character_class())
+            case ".":
+                return Characters(lambda found: found != "\n")
+            case "^" | "$":
+                return Anchor(character == "$")
+            case "\\":
+                test = self.escape()
+                return Characters(test if callable(test) else test.__eq__)
+            case "*" | "+" | "?":
+                self.place -= 1
+                raise self.error(f"there is nothing to repeat before '{character}'")
+        return Characters(character.__eq__)
+
+    def group(self, depth: int) -> Regex:
+        if self.accept("?") and not self.accept(":"):
+            self.named_group()
+        inner = self.choice(depth + 1)
+        if not self.accept(")"):
+            raise self.error("a group is not closed")
+        return inner
+
+    def named_group(self) -> None:
+        if not self.accept("P<"):
+            raise self.error("look-around, flags and other extensions after '(?' are not supported")
+        while self.take() != ">":
+            pass
+
+    def escape(self) -> Test | str:
+        """What follows a backslash: a category's test, or the one character meant."""
+        character = self.take()
+        if character in _CATEGORIES:
+            return _CATEGORIES[character]
+        if character in _CONTROLS:
+            return _CONTROLS[character]
+        if character in _HEX_SIZES:
+            return self.hexadecimal(_HEX_SIZES[character])
+        if character.isalnum():
+            self.place -= 1
+            what = "backreferences are" if character.isdigit() else f"the escape '\\{character}' is"
+            raise self.error(f"{what} not supported")
+        return character
+
+    def hexadecimal(self, size: int) -> str:
+        digits = self.pattern[self.place : self.place + size]
+        if len(digits) < size or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise self.error(f"{size} hexadecimal digits expected")
+        self.place += size
+        return chr(int(digits, 16))
+
+    # --- classes ------------------------------------------------------------------------------------------------
+
+    def character_class(self) -> Test:
+        negated = self.accept("^")
+        singles: set[str] = set()
+        ranges: list[tuple[str, str]] = []
+        tests: list[Test] = []
+        first = True
+        while first or self.peek() != "]":
+            first = False
+            self.class_item(singles, ranges, tests)
+        self.place += 1
+        return _class_test(frozenset(singles), tuple(ranges), tuple(tests), negated)
+
+    def class_item(self, singles: set[str], ranges: list[tuple[str, str]], tests: list[Test]) -> None:
+        low = self.class_character()
+        if self.peek() == "-" and self.pattern[self.place + 1 : self.place + 2] not in ("", "]"):
+            self.place += 1
+            high = self.class_character()
+            if callable(low) or callable(high) or high < low:
+                raise self.error("a range in brackets must go from a smaller to a larger character")
+            ranges.append((low, high))
+        elif callable(low):
+            tests.append(low)
+        else:
+            singles.add(low)
+
+    def class_character(self) -> Test | str:
+        character = self.take()
+        return self.escape() if character == "\\" else character
+
+
+def _class_test(
+    singles: frozenset[str], ranges: tuple[tuple[str, str], ...], tests: tuple[Test, ...], negated: bool
+) -> Test:
+    def test(character: str) -> bool:
+        found = (
+            character in singles
+            or any(low <= character <= high for low, high in ranges)
+            or any(category(character) for category in tests)
+        )
+        return found is not negated
+
+    return test

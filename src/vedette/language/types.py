@@ -1,0 +1,142 @@
+"""Static types: what an expression may be, as far as the text alone tells.
+
+Nullability is not part of a static type: every expression may be null, and what must not be null is checked where a
+value is stored. `ANY_VALUE` is a value whose type only the run will show (attributes of external collections).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "ANY_VALUE",
+    "BOOL",
+    "DURATION",
+    "FLOAT",
+    "ID",
+    "INT",
+    "NULL",
+    "SCALARS",
+    "STRING",
+    "TIMESTAMP",
+    "Type",
+    "comparable",
+    "describe",
+    "edge_type",
+    "list_of",
+    "node_type",
+    "orderable",
+    "union_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """`kind` is a scalar's name, or Node, Edge, List, Union, Null, Any."""
+
+    kind: str
+    names: frozenset[str] | None = None
+    """Node and Edge: the declared types it may be of (subtypes included); None is any."""
+    members: tuple[Type, ...] = ()
+    """Union: its members. List: its one item type."""
+
+    @property
+    def is_reference(self) -> bool:
+        return self.kind == "Node" or self.kind == "Edge"
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.kind == "Int" or self.kind == "Float"
+
+    def __str__(self) -> str:
+        return describe(self)
+
+
+STRING = Type("String")
+INT = Type("Int")
+FLOAT = Type("Float")
+BOOL = Type("Bool")
+TIMESTAMP = Type("Timestamp")
+DURATION = Type("Duration")
+ID = Type("ID")
+NULL = Type("Null")
+ANY_VALUE = Type("Any")
+SCALARS = {scalar.kind: scalar for scalar in (STRING, INT, FLOAT, BOOL, TIMESTAMP, DURATION, ID)}
+_REFERENCE_LIKE = frozenset({"Node", "Edge", "ID"})
+
+
+def node_type(*names: str) -> Type:
+    """A reference to a node of one of these types; no names at all is any node."""
+    return Type("Node", frozenset(names) or None)
+
+
+def edge_type(*names: str) -> Type:
+    return Type("Edge", frozenset(names) or None)
+
+
+def list_of(item: Type) -> Type:
+    return Type("List", None, (item,))
+
+
+def union_of(members: tuple[Type, ...]) -> Type:
+    """Flat, without repeats, in a fixed order; a union of node types is one node type."""
+    flat: dict[Type, None] = {}
+    for member in members:
+        flat.update(dict.fromkeys(member.members if member.kind == "Union" else (member,)))
+    for kind in ("Node", "Edge"):
+        same = [member for member in flat if member.kind == kind]
+        if len(same) > 1:
+            for member in same:
+                del flat[member]
+            names = None if any(m.names is None for m in same) else frozenset().union(*(m.names or () for m in same))
+            flat[Type(kind, names)] = None
+    ordered = tuple(sorted(flat, key=describe))
+    return ordered[0] if len(ordered) == 1 else Type("Union", None, ordered)
+
+
+def describe(type_: Type) -> str:
+    """The type as a user would write it."""
+    match type_.kind:
+        case "Node":
+            return " | ".join(sorted(type_.names)) if type_.names else "any"
+        case "Edge":
+            return " | ".join(f"edge<{name}>" for name in sorted(type_.names)) if type_.names else "edge<any>"
+        case "List":
+            return f"List of {describe(type_.members[0])}"
+        case "Union":
+            return " | ".join(describe(member) for member in type_.members)
+        case kind:
+            return kind
+
+
+def comparable(left: Type, right: Type) -> bool:
+    """Whether `=` and `!=` make sense (spec/language.md §2.1.7): same type, Int/Float, ref/ref, null/anything."""
+    if left == right or "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
+        return True
+    for union, other in ((left, right), (right, left)):
+        if union.kind == "Union":
+            return any(comparable(member, other) for member in union.members)
+    if left.kind == "List" and right.kind == "List":
+        return comparable(left.members[0], right.members[0])
+    if left.kind in _REFERENCE_LIKE or right.kind in _REFERENCE_LIKE:
+        kinds = {left.kind, right.kind}
+        return kinds <= _REFERENCE_LIKE or kinds == {"ID", "String"} or "String" in kinds
+    return left.kind == right.kind or _same_family(left, right)
+
+
+def orderable(left: Type, right: Type) -> bool:
+    """Whether `<` makes sense: numbers, strings, Booleans, timestamps and durations (also with Int milliseconds)."""
+    if "Any" in (left.kind, right.kind) or "Null" in (left.kind, right.kind):
+        return True
+    if left.kind == "Union" or right.kind == "Union":
+        return comparable(left, right)
+    if left.kind in _REFERENCE_LIKE or left.kind == "List":
+        return False
+    return left.kind == right.kind or _same_family(left, right)
+
+
+def _same_family(left: Type, right: Type) -> bool:
+    if left.is_numeric and right.is_numeric:
+        return True
+    kinds = {left.kind, right.kind}
+    return kinds in ({"Timestamp", "Int"}, {"Duration", "Int"})

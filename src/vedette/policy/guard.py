@@ -1,0 +1,75 @@
+"""Stands before every operation of a session with an actor and lets it pass or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from vedette.element import Element
+from vedette.errors import MutationError, PolicyError
+from vedette.language.context import Context
+from vedette.policy.decisions import Decision, Policy, decide
+from vedette.policy.sight import Sight
+
+__all__ = ["PolicyGuard"]
+
+_audit = logging.getLogger("vedette.audit")
+
+
+class PolicyGuard:
+    """Decides for one statement of one actor. What is denied *and* hidden is answered as if it were not there."""
+
+    def __init__(self, policies: Sequence[Policy], context: Context, sight: Sight) -> None:
+        self._policies = policies
+        self._context = context
+        self._sight = sight
+
+    def shown(self, element: Element) -> Element | None:
+        """The element as the actor may see it, judged as it is now."""
+        return self._sight.judge(element)
+
+    def sees(self, element: Element) -> bool:
+        return self._sight.see(element) is not None
+
+    def check(self, operation: str, element: Element, attribute: str | None = None) -> None:
+        decision = decide(self._policies, operation, element, attribute, self._context)
+        if decision.allowed:
+            return
+        self._record(decision, operation, element.type, element.id, attribute)
+        if operation not in ("SPAWN", "LINK") and not self.sees(element):
+            raise MutationError("E3601", f"#{element.id} was not found: nothing is bound to it or has this id")
+        raise _denied(decision)
+
+    def check_meta(self, operation: str, type_name: str) -> None:
+        """An operation on the schema or the engine itself, such as META SPAWN on `_Watch`."""
+        self._context.target_type = type_name
+        decision = decide(self._policies, f"META {operation}", None, None, self._context)
+        if not decision.allowed:
+            self._record(decision, f"META {operation}", type_name, None, None)
+            raise _denied(decision)
+
+    def _record(
+        self, decision: Decision, operation: str, type_name: str, id: str | None, attribute: str | None
+    ) -> None:
+        _audit.warning(
+            "%s on %s was denied to %s",
+            operation,
+            type_name,
+            self._context.actor,
+            extra={
+                "action": "policy.denied",
+                "operation": operation,
+                "type": type_name,
+                "element": id,
+                "attribute": attribute,
+                "actor": self._context.actor,
+                "policy": decision.policy,
+                "failed": decision.failed,
+            },
+        )
+
+
+def _denied(decision: Decision) -> PolicyError:
+    if decision.failed is not None:
+        return PolicyError("E7004", "Permission denied")
+    return PolicyError("E7001", decision.message or "Permission denied")

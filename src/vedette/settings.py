@@ -1,0 +1,119 @@
+"""Every setting, typed, with its unit and its bounds; where they come from, in rising order of authority.
+
+Defaults, then `DIR/vedette.toml`, then `VEDETTE_*` variables, then what the caller or the command line says.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from vedette.errors import SettingsError
+
+__all__ = ["SETTINGS_FILE", "Settings", "checked", "load_settings"]
+
+SETTINGS_FILE = "vedette.toml"
+_PREFIX = "VEDETTE_"
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+def _setting(default: Any, about: str, *, choices: tuple[Any, ...] = (), low: float | None = None) -> Any:
+    return field(default=default, metadata={"about": about, "choices": choices, "low": low})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one home behaves. Each field says what it holds and in which unit; `about` is what `config show` prints."""
+
+    durability: str = _setting(
+        "fsync",
+        "fsync: a commit is acknowledged when it is on disk; relaxed: up to 50 ms earlier, a crash may lose those",
+        choices=("fsync", "relaxed"),
+    )
+    tick: str = _setting(
+        "commit", "commit: every writing commit is one tick; manual: only TICK advances", choices=("commit", "manual")
+    )
+    tick_interval_seconds: float = _setting(0.0, "Seconds between automatic ticks; 0 is none", low=0.0)
+    now: str = _setting(
+        "wall", "wall: now() is the time of day; logical: now() is the tick as milliseconds", choices=("wall", "logical")
+    )
+    strict_cardinality: bool = _setting(False, "Check lowest cardinalities at every commit, not only at COMMIT")
+    max_statement_characters: int = _setting(1_048_576, "Longest text that is parsed, in characters", low=1)
+    max_statement_work: int = _setting(50_000_000, "Most candidates one statement may look at", low=1)
+    statement_slice: int = _setting(100_000, "Candidates a reading statement looks at before others get a turn", low=1)
+    plan_cache_size: int = _setting(10_000, "Most statements whose plans are kept", low=1)
+    log_retention_seconds: float = _setting(86_400.0, "How long the journal reaches back, in seconds", low=0.0)
+    manage_gc: bool = _setting(True, "Freeze what is loaded and let Python's full collections run only when idle")
+    actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
+
+
+def load_settings(
+    directory: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Settings:
+    """The effective settings; an unknown name or an impossible value is refused with what is allowed."""
+    values: dict[str, Any] = {}
+    if directory is not None and (directory / SETTINGS_FILE).is_file():
+        values.update(_read_file(directory / SETTINGS_FILE))
+    known = {f.name: f for f in fields(Settings)}
+    for name, text in (environment or {}).items():
+        key = name.removeprefix(_PREFIX).lower()
+        if name.startswith(_PREFIX) and key in known:
+            values[key] = _from_text(key, text)
+    values.update({name: value for name, value in options.items() if value is not None})
+    return checked(values)
+
+
+def checked(values: Mapping[str, Any]) -> Settings:
+    """Settings with these values in place of the defaults, each checked."""
+    known = {f.name: f for f in fields(Settings)}
+    for name, value in values.items():
+        if name not in known:
+            raise _refused(name, f"there is no such setting; known are {', '.join(sorted(known))}")
+        _check(name, value, known[name].metadata)
+    return replace(Settings(), **{name: _shaped(name, value) for name, value in values.items()})
+
+
+def _shaped(name: str, value: Any) -> Any:
+    kind = type(getattr(Settings(), name))
+    return kind(value) if kind in (float, tuple) else value
+
+
+def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    expected = type(getattr(Settings(), name))
+    accepted = (int, float) if expected is float else (list, tuple) if expected is tuple else (expected,)
+    if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
+        raise _refused(name, f"it must be {expected.__name__}, got {value!r}")
+    if metadata["choices"] and value not in metadata["choices"]:
+        raise _refused(name, f"it must be one of {', '.join(map(str, metadata['choices']))}, got {value!r}")
+    if metadata["low"] is not None and value < metadata["low"]:
+        raise _refused(name, f"it must be at least {metadata['low']}, got {value!r}")
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError("E0101", f"{path} cannot be read: {error}", fields={"file": str(path)}) from error
+
+
+def _from_text(name: str, text: str) -> Any:
+    kind = type(getattr(Settings(), name))
+    try:
+        if kind is bool:
+            word = text.strip().lower()
+            return True if word in _TRUE else False if word in _FALSE else text
+        if kind is tuple:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        return kind(text)
+    except ValueError:
+        return text
+
+
+def _refused(name: str, why: str) -> SettingsError:
+    return SettingsError("E0101", f"The setting '{name}' cannot be used: {why}", fields={"setting": name})

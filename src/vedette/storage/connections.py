@@ -1,0 +1,100 @@
+"""A few connections to one PostgreSQL server, lent one at a time and replaced when they break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore, Lock
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from vedette.errors import StoreError
+from vedette.storage.seam import Durability
+
+__all__ = ["Connection", "Connections", "address"]
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_SECONDS = 10
+LOCK_SECONDS = 30
+"""How long a write waits for another writer of the same database, for instance for the end of its own lost twin."""
+
+# A server may be set to acknowledge early; "fsync" must not depend on that. What waits for standbys stays as it is.
+_DURABLE = """SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') IN ('off', 'local')"""
+_RELAXED = "SET synchronous_commit = off"
+
+
+def address(url: str) -> str:
+    """The server and database as people may see them: without user and password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as problem:
+        text = f"the address of the PostgreSQL server cannot be read: {' '.join(str(problem).split())}"
+        raise StoreError("E6003", text) from None
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"postgresql://{parts.get('host') or 'localhost'}{port}/{parts.get('dbname') or ''}"
+
+
+class Connections:
+    """`lend()` gives a working connection in autocommit mode, waiting while `limit` are in use."""
+
+    def __init__(self, url: str, *, durability: Durability, application: str, limit: int = 8) -> None:
+        self._url, self._durability, self._application = url, durability, application
+        self._idle: list[Connection] = []
+        self._lock = Lock()
+        self._free = BoundedSemaphore(limit)
+        self._closed = False
+        self.before_connect: Callable[[], None] = lambda: None
+        """Called before a connection is made, as after a loss; may refuse by raising."""
+
+    def connect(self) -> Connection:
+        """A connection of the caller's own, with our settings."""
+        db = psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=CONNECT_SECONDS,
+            application_name=self._application,
+            client_encoding="utf8",
+        )
+        db.execute(_DURABLE if self._durability == "fsync" else _RELAXED)
+        db.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
+        db.execute("SET statement_timeout = 0")
+        return db
+
+    @contextmanager
+    def lend(self) -> Iterator[Connection]:
+        """A connection that comes back when the block ends; a broken one is thrown away."""
+        with self._free:
+            db = self._take()
+            try:
+                yield db
+            finally:
+                self._return(db)
+
+    def close(self) -> None:
+        """Idle connections now, lent ones when they come back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for db in idle:
+            db.close()
+
+    def _take(self) -> Connection:
+        with self._lock:
+            if self._closed:
+                raise StoreError("E6005", f"{address(self._url)} is closed: open it again")
+            if self._idle:
+                return self._idle.pop()
+        self.before_connect()
+        return self.connect()
+
+    def _return(self, db: Connection) -> None:
+        healthy = db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._lock:
+            if healthy and not self._closed:
+                self._idle.append(db)
+                return
+        db.close()

@@ -1,0 +1,89 @@
+"""What databases and operating systems say when they fail, put into Vedette's words.
+
+Every text says what is wrong, where, and what to do. Nothing of sqlite3 or the operating system leaves this package.
+"""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vedette.errors import StoreError
+
+__all__ = ["from_os", "from_sqlite", "translated"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def from_os(problem: OSError, place: str) -> StoreError:
+    """E6001 for a full disk, E6003 for everything else that keeps us from using a directory."""
+    words = problem.strerror or str(problem)
+    if problem.errno in _FULL:
+        text = f"no space left for {place} ({words}): free some space and open it again; nothing acknowledged is lost"
+        return StoreError("E6001", text, fields={"place": place})
+    text = f"cannot use {place} ({words}): it must be a directory that this user may read, write and search"
+    return StoreError("E6003", text, fields={"place": place})
+
+
+_LOCKED = "{place} is locked by another program {cause}: close what has it open for writing (a SQLite shell?)"
+_DENIED = "{place} may not be opened {cause}: give this user the right to read and write it"
+_DAMAGED = "{place} is damaged {cause}: restore it from a backup, or save what can be read with `sqlite3 FILE .recover`"
+
+# primary SQLite result code ▸ (code, text); the extended code's name is added in brackets
+_SQLITE: dict[int, tuple[str, str]] = {
+    sqlite3.SQLITE_FULL: (
+        "E6001",
+        "no space left for {place} {cause}: free some space and open it again; nothing acknowledged is lost",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "E6001",
+        "using {place} failed {cause}: look at the disk and the system log; nothing acknowledged is lost",
+    ),
+    sqlite3.SQLITE_BUSY: ("E6001", _LOCKED),
+    sqlite3.SQLITE_LOCKED: ("E6001", _LOCKED),
+    sqlite3.SQLITE_READONLY: (
+        "E6003",
+        "{place} cannot be written {cause}: make the file and its directory writable for this user",
+    ),
+    sqlite3.SQLITE_PERM: ("E6003", _DENIED),
+    sqlite3.SQLITE_AUTH: ("E6003", _DENIED),
+    sqlite3.SQLITE_CANTOPEN: (
+        "E6003",
+        "{place} cannot be opened {cause}: it must be a file that this user may read and write, in such a directory",
+    ),
+    sqlite3.SQLITE_CORRUPT: ("E6004", _DAMAGED),
+    sqlite3.SQLITE_ERROR: ("E6004", _DAMAGED),  # our statements are right, so the tables are not
+    sqlite3.SQLITE_NOTADB: (
+        "E6004",
+        "{place} is no database of Vedette {cause}: restore it from a backup, or move it out of the way",
+    ),
+}
+_OTHER = (
+    "E6001",
+    "using {place} failed {cause}: this is a fault of Vedette, please report it; nothing was written",
+)
+
+
+def from_sqlite(problem: sqlite3.Error, place: str) -> StoreError:
+    """One of SQLite's errors as a StoreError; the extended result code is kept in the fields."""
+    extended = getattr(problem, "sqlite_errorcode", None)
+    name = getattr(problem, "sqlite_errorname", None) or type(problem).__name__
+    if extended is not None:
+        code, text = _SQLITE.get(extended & 0xFF, _OTHER)
+    else:  # raised by Python: OperationalError when a text is no UTF-8
+        code, text = ("E6004", _DAMAGED) if isinstance(problem, sqlite3.OperationalError) else _OTHER
+    cause = f"({name}: {problem})"
+    return StoreError(code, text.format(place=place, cause=cause), fields={"place": place, "sqlite": name})
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Whatever SQLite or the operating system raises inside comes out as a StoreError."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise from_sqlite(problem, place) from problem
+    except OSError as problem:
+        raise from_os(problem, place) from problem

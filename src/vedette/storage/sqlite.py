@@ -1,0 +1,263 @@
+"""A store in one SQLite file: the default. Inspect it with any SQLite tool, also while it is in use.
+
+One connection writes, another reads ranges of the journal, and each scan of the elements has its own; with the
+write-ahead log none waits for another. Rows go in by up to 64 at a time in one statement: every SQLite call gives up
+the interpreter lock and has to win it back from the engine's thread, so fewer, larger calls matter more than C speed.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import chain, starmap
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from vedette.clock import Clock, SystemClock
+from vedette.errors import StoreError
+from vedette.storage.facts import (
+    FIRST,
+    check_meta,
+    damaged,
+    loaded,
+    superseded,
+    tick_went_back,
+    trimmed,
+)
+from vedette.storage.faults import translated
+from vedette.storage.schema import MIGRATIONS, Migration
+from vedette.storage.seam import Batch, Durability, ElementRecord, JournalRow, Loaded
+from vedette.storage.sqlite_file import (
+    check_file,
+    create_file,
+    migrate_file,
+    open_reader,
+    open_writer,
+    transaction,
+)
+
+__all__ = ["SqliteStore"]
+
+CHUNKS = (64, 32, 16, 8, 4, 2, 1)
+"""Rows per statement: a batch of any size is a few prepared statements."""
+TRIM_ROWS = 10_000
+"""Journal rows forgotten in one transaction, so that commits get their turn in between."""
+
+
+def _inserts(into: str, row: str, ending: str = "") -> dict[int, str]:
+    # Names and places of values only: no value is ever part of a statement's text.
+    return {size: f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in CHUNKS}  # noqa: S608
+
+
+_PUT = _inserts(
+    "elements (id, type, attributes, targets)",
+    "(?, ?, CAST(? AS TEXT), ?)",
+    "ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes, targets = excluded.targets",
+)
+_JOURNAL_INTO = (
+    'journal (tick, "transaction", collection, key, before, after, time_ms, cause, source, partition, seq, event_id,'
+    ' "offset")'
+)
+# The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
+_JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
+_APPEND = _inserts(_JOURNAL_INTO, _JOURNAL_ROW)
+_APPEND_ONCE = _inserts(
+    _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
+)
+_DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
+_DEFINE = "INSERT INTO definitions (text) VALUES (?)"
+_SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_GET = "SELECT value FROM meta WHERE key = ?"
+# One statement both checks that the batch may be written and notes its tick.
+_CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
+    WHERE key = 'store.tick' AND (?1 = 0 OR CAST(value AS INTEGER) <= ?1)
+    AND (?2 IS NULL OR ?2 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot'))"""
+_OPENED = "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'store.boot' RETURNING value"
+_LAST = """SELECT coalesce(max("offset"),
+    (SELECT CAST(value AS INTEGER) - 1 FROM meta WHERE key = 'store.first')) FROM journal"""
+_READ = """SELECT tick, "transaction", collection, key, CAST(before AS BLOB), CAST(after AS BLOB), time_ms, cause,
+    source, partition, seq, event_id, "offset" FROM journal WHERE "offset" > ? ORDER BY "offset" LIMIT ?"""
+_NODES = "SELECT id, type, CAST(attributes AS BLOB) FROM elements WHERE targets IS NULL ORDER BY created"
+_EDGES = "SELECT id, type, CAST(attributes AS BLOB), targets FROM elements WHERE targets IS NOT NULL ORDER BY created"
+_FIRST_YOUNG = 'SELECT "offset" FROM journal WHERE time_ms >= ? ORDER BY "offset" LIMIT 1'
+_LAST_OLD = (
+    'SELECT max("offset") FROM (SELECT "offset" FROM journal WHERE "offset" < ? ORDER BY "offset" LIMIT ?)'
+)
+_FORGET = 'DELETE FROM journal WHERE "offset" <= ?'
+
+
+class SqliteStore:
+    """One database in the file `path`, created when it is not there. For one process; see vedette.storage.directory."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durability: Durability = "fsync",
+        clock: Clock | None = None,
+        migrations: tuple[Migration, ...] = MIGRATIONS,
+    ) -> None:
+        self.path = path
+        self.place = str(path)
+        self._boot: int | None = None
+        self._write_lock, self._read_lock = Lock(), Lock()
+        with translated(self.place):
+            if path.exists():
+                check_file(path)
+            else:
+                create_file(path, clock or SystemClock(), migrations)
+            self._writer: sqlite3.Connection | None = open_writer(path, durability)
+            try:
+                migrate_file(self._writer, self.place, migrations)
+                self._reader: sqlite3.Connection | None = open_reader(path)
+            except BaseException:
+                self._writer.close()
+                raise
+
+    def load(self) -> Loaded:
+        with self._writing() as db:
+            boot = self._number(db, _OPENED)
+        self._boot = boot
+        return self.facts()
+
+    def facts(self) -> Loaded:
+        with self._reading() as db:
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            definitions = [text for (text,) in db.execute("SELECT text FROM definitions ORDER BY position")]
+        return loaded(meta, definitions, self.place)
+
+    def elements(self) -> Iterator[ElementRecord]:
+        self._opened(self._writer)
+        with translated(self.place), closing(open_reader(self.path)) as db:
+            db.execute("BEGIN")  # nodes and edges of one moment
+            yield from starmap(ElementRecord, db.execute(_NODES))
+            for id, type, attributes, targets in db.execute(_EDGES):
+                yield ElementRecord(id, type, attributes, self._targets(id, targets))
+
+    def append(self, batch: Batch) -> int:
+        check_meta(batch.meta)
+        with self._writing() as db:
+            self._claim(db, batch.tick)
+            if batch.deletes:
+                db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
+            if batch.puts:
+                _insert(db, _PUT, _element_rows(batch.puts))
+            if batch.definitions:
+                db.executemany(_DEFINE, [(text,) for text in batch.definitions])
+            if batch.meta:
+                db.executemany(_SET, batch.meta)
+            return self._append_journal(db, batch.journal)
+
+    def read(self, after: int, limit: int) -> Sequence[JournalRow]:
+        with self._reading() as db:
+            rows = list(starmap(JournalRow, db.execute(_READ, (after, limit))))
+            first = self._number(db, _GET, FIRST)
+        # Looked at after the rows were: what is not trimmed now was not trimmed then.
+        if after + 1 < first:
+            raise trimmed(self.place, after, first)
+        return rows
+
+    def last_offset(self) -> int:
+        with self._reading() as db:
+            return self._number(db, _LAST)
+
+    def trim(self, before_time_ms: int) -> int:
+        with self._reading() as db:
+            young = db.execute(_FIRST_YOUNG, (before_time_ms,)).fetchone()
+            cut = int(young[0]) if young else self._number(db, _LAST) + 1
+        while self._trim_some(cut):
+            pass
+        return cut
+
+    def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
+        self.append(Batch(meta=tuple(items)))
+
+    @property
+    def closed(self) -> bool:
+        return self._writer is None
+
+    def close(self) -> None:
+        """Copies the write-ahead log into the file. Closing twice is nothing."""
+        with self._write_lock, self._read_lock, translated(self.place):
+            for db in (self._reader, self._writer):
+                if db is not None:
+                    db.close()
+            self._reader = self._writer = None
+
+    def _trim_some(self, cut: int) -> bool:
+        with self._writing() as db:
+            (last,) = db.execute(_LAST_OLD, (cut, TRIM_ROWS)).fetchone()
+            if last is None:
+                return False
+            self._claim(db, 0)
+            db.execute(_FORGET, (last,))
+            db.execute(_SET, (FIRST, str(last + 1)))
+            return True
+
+    def _claim(self, db: sqlite3.Connection, tick: int) -> None:
+        if db.execute(_CLAIM, (tick, self._boot)).rowcount == 1:
+            return
+        facts = dict(db.execute("SELECT key, value FROM meta"))
+        now = loaded(facts, (), self.place)
+        if self._boot is not None and now.boot != self._boot:
+            raise superseded(self.place, self._boot, now.boot)
+        raise tick_went_back(self.place, tick, now.tick)
+
+    def _append_journal(self, db: sqlite3.Connection, rows: Sequence[JournalRow]) -> int:
+        """Returns the journal's last offset. Only rows of external sources can be repeats and need the check."""
+        if rows and all(row.event_id is None for row in rows):
+            return _insert(db, _APPEND, rows)
+        _insert(db, _APPEND_ONCE, rows)
+        return self._number(db, _LAST)
+
+    def _number(self, db: sqlite3.Connection, statement: str, *values: str) -> int:
+        row = db.execute(statement, values).fetchone()
+        try:
+            return int(row[0])
+        except (TypeError, ValueError) as problem:
+            raise damaged(self.place, "one of its own facts is missing or unreadable") from problem
+
+    def _targets(self, id: str, text: str) -> tuple[str, ...]:
+        try:
+            return tuple(json.loads(text))
+        except (TypeError, ValueError) as problem:
+            raise damaged(self.place, f"the targets of edge {id} are unreadable") from problem
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._write_lock, translated(self.place):
+            db = self._opened(self._writer)
+            with transaction(db):
+                yield db
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._read_lock, translated(self.place):
+            yield self._opened(self._reader)
+
+    def _opened(self, db: sqlite3.Connection | None) -> sqlite3.Connection:
+        if db is None:
+            raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
+        return db
+
+
+def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]:
+    """Records are rows already, but for the targets of edges."""
+    return [
+        record if record[3] is None else (record[0], record[1], record[2], json.dumps(record[3]))
+        for record in records
+    ]
+
+
+def _insert(db: sqlite3.Connection, statements: Mapping[int, str], rows: Sequence[tuple[Any, ...]]) -> int:
+    """Returns SQLite's number of the last row inserted."""
+    start, last = 0, 0
+    for size in CHUNKS:
+        while len(rows) - start >= size:
+            values = list(chain.from_iterable(rows[start : start + size]))
+            last = db.execute(statements[size], values).lastrowid or 0
+            start += size
+    return last

@@ -1,0 +1,103 @@
+"""The values that attributes, parameters and rows may hold, and their canonical forms.
+
+Inside Vedette a value is the Python object that a user sees: `str`, `int` (64-bit), `float`, `bool`,
+`datetime` (UTC, whole milliseconds), `timedelta` (whole milliseconds), `None`, and lists of these.
+A reference to a node or an edge is its id, a `str`. On the wire and in a store a timestamp is ISO-8601
+text with milliseconds and `Z`, a duration is its number of milliseconds.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+__all__ = [
+    "EPOCH",
+    "INT_MAX",
+    "INT_MIN",
+    "Value",
+    "duration_from_ms",
+    "duration_to_ms",
+    "duration_to_text",
+    "timestamp_from_ms",
+    "timestamp_from_text",
+    "timestamp_to_ms",
+    "timestamp_to_text",
+    "to_canonical",
+    "wrap_int",
+]
+
+Value: TypeAlias = "str | int | float | bool | datetime | timedelta | None | list[Value] | dict[str, Value]"
+
+INT_MIN = -(2**63)
+INT_MAX = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_UNITS = ((604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
+
+
+def wrap_int(number: int) -> int:
+    """The 64-bit integer that `number` overflows to (spec/language.md §2.1.3)."""
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    return (number - INT_MIN) % 2**64 + INT_MIN
+
+
+def timestamp_from_ms(milliseconds: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def timestamp_to_ms(moment: datetime) -> int:
+    return (moment - EPOCH) // _MILLISECOND
+
+
+def timestamp_from_text(text: str) -> datetime:
+    """Read ISO-8601; a text without an offset means UTC. Raises ValueError when malformed."""
+    return _as_utc(datetime.fromisoformat(text))
+
+
+def timestamp_to_text(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")[:23] + "Z"
+
+
+def duration_from_ms(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
+def duration_to_ms(duration: timedelta) -> int:
+    return duration // _MILLISECOND
+
+
+def duration_to_text(duration: timedelta) -> str:
+    """The shortest compact literal, such as `90s` or `7d`; a negative one gets a leading minus."""
+    total = duration_to_ms(duration)
+    size = abs(total)
+    unit, word = next((pair for pair in _UNITS if size % pair[0] == 0), _UNITS[-1]) if size else (1_000, "s")
+    return f"{'-' if total < 0 else ''}{size // unit}{word}"
+
+
+def to_canonical(value: object) -> Value:
+    """Bring a value from outside into its canonical form; raises TypeError or ValueError when there is none."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool or kind is float:
+        return value  # type: ignore[return-value]
+    if kind is int:
+        if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
+            raise ValueError(f"the integer {_shorten(value)} does not fit into 64 bits")
+        return value  # type: ignore[return-value]
+    if isinstance(value, datetime):
+        return _as_utc(value)
+    if isinstance(value, timedelta):
+        return value - value % _MILLISECOND
+    if isinstance(value, (list, tuple)):
+        return [to_canonical(item) for item in value]
+    raise TypeError(f"a value of Python type {kind.__name__} has no place in the graph")
+
+
+def _as_utc(moment: datetime) -> datetime:
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
+
+
+def _shorten(number: object) -> str:
+    return f"of {number.bit_length()} bits" if isinstance(number, int) else repr(number)

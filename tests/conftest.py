@@ -1,0 +1,65 @@
+"""What holds for every test: how hard Hypothesis searches, which tests run, and what a skip means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.postgres import postgres_url
+
+__all__ = ["postgres_url"]  # a fixture that a conftest imports is there for all tests
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+IN_CI = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
+
+# `deadline=None`: a busy machine is no bug. `print_blob`: a failure prints the line that reproduces it.
+settings.register_profile("default", deadline=None, print_blob=True)
+# The same examples every time: a submission stands or falls by its own change. The search goes on in `make soak`.
+settings.register_profile(
+    "ci", settings.get_profile("default"), derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "soak",
+    settings.get_profile("default"),
+    max_examples=5_000,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("soak" if SOAK else "ci" if IN_CI else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs PostgreSQL; leave soak tests out of an ordinary run, as deselected, not as skipped."""
+    for item in items:
+        if "postgres_url" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
+    if SOAK:
+        return
+    soak = [item for item in items if item.get_closest_marker("soak")]
+    if soak:
+        config.hook.pytest_deselected(items=soak)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+
+
+def _refuse_skip(report: Report) -> Report:
+    """In CI a skipped test is a failed one: what was not run was not shown to work. An expected failure may stay."""
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped, and in CI nothing may be: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _refuse_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _refuse_skip((yield))

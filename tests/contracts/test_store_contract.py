@@ -1,0 +1,412 @@
+"""What every store promises, told once and run on each: memory, SQLite, PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.storage import fresh_database
+from vedette.errors import StoreError
+from vedette.storage.home import open_home
+from vedette.storage.seam import Batch, ElementRecord, Home, JournalRow, Loaded, Store
+
+KINDS = ("memory", "sqlite", "postgres")
+
+
+def locate(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if kind == "memory":
+        yield ":memory:"
+    elif kind == "sqlite":
+        yield str(tmp_path / "data")
+    else:
+        with fresh_database(request.getfixturevalue("postgres_url")) as url:
+            yield url
+
+
+@pytest.fixture(params=KINDS)
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield from locate(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def home(location: str) -> Iterator[Home]:
+    home = open_home(location)
+    yield home
+    home.close()
+
+
+@pytest.fixture
+def store(home: Home) -> Store:
+    store = home.open("default")
+    store.load()
+    return store
+
+
+def node(id: str, **attributes: object) -> ElementRecord:
+    return ElementRecord(id, "Task", json.dumps(attributes).encode())
+
+
+def edge(id: str, *targets: str) -> ElementRecord:
+    return ElementRecord(id, "joins", b"{}", targets)
+
+
+def row(tick: int, key: str = "a", time_ms: int = 0, **more: object) -> JournalRow:
+    return JournalRow(tick, f"t{tick}", "Task", key, None, b'{"n":1}', time_ms, **more)  # type: ignore[arg-type]
+
+
+def reopen(home: Home, store: Store) -> tuple[Store, Loaded]:
+    store.close()
+    again = home.open("default")
+    return again, again.load()
+
+
+# ---------------------------------------------------------------- facts
+
+
+def test_a_new_database_knows_nothing_but_its_epoch(home: Home) -> None:
+    facts = home.open("default").load()
+    assert facts == Loaded(epoch=facts.epoch, boot=1, tick=0, definitions=(), meta={})
+    assert facts.epoch > 1_600_000_000_000
+
+
+def test_every_opening_counts_and_nothing_else_does(home: Home, store: Store) -> None:
+    first = store.facts()
+    assert store.facts() == first
+    _, second = reopen(home, store)
+    assert (second.boot, second.epoch) == (first.boot + 1, first.epoch)
+
+
+def test_facts_come_back(home: Home, store: Store) -> None:
+    store.append(Batch(tick=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
+    store.append(Batch(tick=7, definitions=["node C {}"]))
+    store.put_meta([("k", "ü")])
+    _, facts = reopen(home, store)
+    assert (facts.tick, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
+    assert facts.meta == {"k": "ü", "l": "2"}
+
+
+@pytest.mark.parametrize("key", ["store.boot", "store.anything"])
+def test_the_stores_own_facts_are_not_to_be_set(store: Store, key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        store.append(Batch(meta=[(key, "9")]))
+    with pytest.raises(ValueError, match=key):
+        store.put_meta([(key, "9")])
+
+
+# ---------------------------------------------------------------- elements
+
+
+def test_elements_come_back_as_they_are_now(home: Home, store: Store) -> None:
+    store.append(Batch(tick=1, puts=[node("a", n=1), node("b", text="é\u0000'\"\\"), node("c")]))
+    store.append(Batch(tick=2, puts=[node("a", n=2)], deletes=["b", "never there"]))
+    again, _ = reopen(home, store)
+    assert sorted(again.elements()) == [node("a", n=2), node("c")]
+
+
+def test_attributes_come_back_byte_for_byte(store: Store) -> None:
+    odd = b'{ "b" : 1.50, "a":[1,\t2], "u":"\\u0000 \xc3\xa9 \xf0\x9f\x90\x8e", "b2": 1e400 }'
+    store.append(Batch(tick=1, puts=[ElementRecord("a", "Task", odd)], journal=[row(1)._replace(before=odd)]))
+    assert [record.attributes for record in store.elements()] == [odd]
+    assert [line.before for line in store.read(0, 1)] == [odd]
+
+
+def test_edges_come_after_what_they_join_whatever_their_ids(home: Home, store: Store) -> None:
+    store.append(Batch(tick=1, puts=[edge("z", "n1", "n2"), edge("y", "z"), node("n2"), node("n1")]))
+    store.append(Batch(tick=2, puts=[edge("m", "y", "n1"), edge("a", "m")]))
+    store.append(Batch(tick=3, puts=[edge("z", "n1", "n2"), node("n1", n=2)]))  # a change keeps the place
+    again, _ = reopen(home, store)
+    records = list(again.elements())
+    seen: set[str] = set()
+    for record in records:
+        assert seen.issuperset(record.targets or ())
+        seen.add(record.id)
+    assert [record.id for record in records if record.targets is not None] == ["z", "y", "m", "a"]
+    assert {record.id: record.targets for record in records}["m"] == ("y", "n1")
+
+
+def test_the_last_edge_can_go_and_another_come(store: Store) -> None:
+    store.append(Batch(tick=1, puts=[node("n"), edge("e1", "n"), edge("e2", "e1")]))
+    store.append(Batch(tick=2, deletes=["e2"], puts=[edge("e0", "e1")]))
+    store.append(Batch(tick=3, puts=[edge("d", "e0")]))
+    assert [record.id for record in store.elements()] == ["n", "e1", "e0", "d"]
+
+
+def test_elements_are_those_of_one_moment(store: Store) -> None:
+    store.append(Batch(tick=1, puts=[node("a"), node("b"), edge("e", "a", "b")]))
+    scan = store.elements()
+    seen = [next(scan).id]
+    store.append(Batch(tick=2, deletes=["e", "a", "b"]))
+    seen += [record.id for record in scan]
+    assert sorted(seen) == ["a", "b", "e"]
+    assert list(store.elements()) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 127, 1_000])
+def test_batches_of_every_size(store: Store, count: int) -> None:
+    records = [node(f"n{number}", n=number) for number in range(count)]
+    last = store.append(Batch(tick=1, puts=records, journal=[row(1, record.id) for record in records]))
+    assert sorted(store.elements()) == sorted(records)
+    lines = store.read(0, count + 1)
+    assert [line.key for line in lines] == [record.id for record in records]
+    assert lines[-1].offset == last == store.last_offset()
+
+
+# ---------------------------------------------------------------- the journal
+
+
+FULL = JournalRow(
+    tick=3,
+    transaction="t-3",
+    collection="shop::orders",
+    key="o/1",
+    before=b'{"a":1}',
+    after=None,
+    time_ms=1_700_000_000_123,
+    cause="statement 5",
+    source="shop",
+    partition=7,
+    seq=2**40,
+    event_id="e-1",
+    offset=99,
+)
+
+
+def test_a_row_comes_back_whole_with_the_stores_offset(home: Home, store: Store) -> None:
+    last = store.append(Batch(tick=3, journal=[FULL, row(3)]))
+    again, _ = reopen(home, store)
+    lines = again.read(0, 10)
+    assert lines == [FULL._replace(offset=lines[0].offset), row(3)._replace(offset=last)]
+    assert all(isinstance(line.offset, int) and line.offset > 0 for line in lines)
+
+
+def test_ranges(store: Store) -> None:
+    assert store.read(0, 10) == []
+    assert store.last_offset() == 0
+    for tick in range(1, 8):
+        store.append(Batch(tick=tick, journal=[row(tick)]))
+    offsets = [line.offset for line in store.read(0, 100)]
+    assert all(a < b for a, b in pairwise(offsets))
+    assert [line.tick for line in store.read(offsets[2], 3)] == [4, 5, 6]
+    assert store.read(store.last_offset(), 10) == []
+    assert store.read(store.last_offset() + 100, 10) == []
+    assert store.append(Batch(tick=8)) == store.last_offset() == offsets[-1]
+
+
+def test_an_event_is_journalled_once_per_source(home: Home, store: Store) -> None:
+    def event(source: str, id: str | None) -> JournalRow:
+        return row(0, source=source, event_id=id)
+
+    store.append(Batch(journal=[event("shop", "1"), event("shop", "2"), event("shop", "1")]))
+    store.append(
+        Batch(journal=[event("other", "1"), event("shop", "2"), event("shop", None), event("shop", None)])
+    )
+    again, facts = reopen(home, store)
+    lines = again.read(0, 10)
+    found = [(line.source, line.event_id) for line in lines]
+    assert found == [("shop", "1"), ("shop", "2"), ("other", "1"), ("shop", None), ("shop", None)]
+    assert again.last_offset() == lines[-1].offset
+    assert facts.tick == 0
+    assert again.append(Batch(journal=[event("shop", "1")])) == lines[-1].offset
+
+
+def test_trimming_forgets_a_prefix_and_says_so(home: Home, store: Store) -> None:
+    times = [10, 20, 30, 25, 40]
+    last = store.append(Batch(tick=1, journal=[row(1, str(time), time) for time in times]))
+    offsets = [line.offset for line in store.read(0, 9)]
+    assert store.trim(5) == offsets[0]
+    assert store.trim(26) == offsets[2]  # 25 is old enough, but stands behind 30
+    assert store.trim(26) == offsets[2]
+    with pytest.raises(StoreError) as caught:
+        store.read(0, 1)
+    assert caught.value.code == "E6006"
+    assert [line.key for line in store.read(offsets[1], 9)] == ["30", "25", "40"]
+    again, _ = reopen(home, store)
+    assert again.trim(1_000) == last + 1
+    assert again.last_offset() == last
+    assert again.read(last, 5) == []
+    assert again.append(Batch(tick=2, journal=[row(2)])) > last
+
+
+def test_offsets_are_never_used_again(home: Home, store: Store) -> None:
+    last = store.append(Batch(tick=1, journal=[row(1), row(1)]))
+    store.trim(1_000)
+    again, _ = reopen(home, store)
+    assert again.last_offset() == last
+    assert again.append(Batch(tick=2, journal=[row(2)])) == last + 1
+
+
+# ---------------------------------------------------------------- all or nothing, one after the other
+
+
+def test_a_batch_that_fails_leaves_no_trace(home: Home, store: Store) -> None:
+    store.append(Batch(tick=1, puts=[node("a")], journal=[row(1)]))
+    before = (store.facts(), sorted(store.elements()), store.read(0, 9))
+    broken = row(2)._replace(tick=None)  # type: ignore[arg-type]
+    bad = Batch(
+        tick=2, puts=[node("b")], deletes=["a"], definitions=["x"], meta=[("k", "v")], journal=[broken]
+    )
+    with pytest.raises((StoreError, TypeError)):
+        store.append(bad)
+    assert (store.facts(), sorted(store.elements()), store.read(0, 9)) == before
+    store.append(Batch(tick=2, puts=[node("b")], journal=[row(2)]))
+    again, facts = reopen(home, store)
+    assert (facts.tick, len(list(again.elements()))) == (2, 2)
+
+
+def test_ticks_do_not_go_back(store: Store) -> None:
+    store.append(Batch(tick=5))
+    store.append(Batch(tick=5, meta=[("a", "1")]))
+    with pytest.raises(StoreError) as caught:
+        store.append(Batch(tick=4, puts=[node("a")]))
+    assert caught.value.code == "E6001"
+    assert "tick 5" in str(caught.value)
+    assert list(store.elements()) == []
+    store.append(Batch(journal=[row(0, source="shop", event_id="1")]))
+    assert store.facts().tick == 5
+
+
+def test_concurrent_writers_and_readers(store: Store) -> None:
+    def external(source: str) -> None:
+        for number in range(30):
+            store.append(Batch(journal=[row(0, source=source, event_id=str(number), seq=number)]))
+
+    threads = [Thread(target=external, args=(f"s{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    seen: list[JournalRow] = []
+    while len(seen) < 120:  # a reader that follows never misses a row that appears behind it
+        alive = any(thread.is_alive() for thread in threads)
+        seen += store.read(seen[-1].offset if seen else 0, 1_000)
+        assert alive or len(seen) == 120
+    for thread in threads:
+        thread.join()
+    assert [line.seq for line in seen if line.source == "s2"] == list(range(30))
+
+
+def test_a_closed_store_says_so(store: Store) -> None:
+    store.close()
+    store.close()
+    for use in (
+        store.facts,
+        store.last_offset,
+        lambda: store.append(Batch(tick=1)),
+        lambda: store.read(0, 1),
+        lambda: list(store.elements()),
+    ):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert caught.value.code == "E6005"
+
+
+# ---------------------------------------------------------------- homes
+
+
+def test_a_home_holds_many_databases(home: Home) -> None:
+    assert home.databases() == []
+    for tick, name in enumerate(["tenant-b", "default", "Tenant-B", "ä/../ö", "x" * 200], start=1):
+        store = home.open(name)
+        store.load()
+        store.append(Batch(tick=tick, puts=[node(name)]))
+    assert home.databases() == ["default", "Tenant-B", "tenant-b", "x" * 200, "ä/../ö"]
+    with pytest.raises(StoreError) as caught:
+        home.open("default")
+    assert caught.value.code == "E6002"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "\ud800", "a\0b"])
+def test_names_that_no_database_can_have(home: Home, name: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        home.open(name)
+    assert caught.value.code == "E6007"
+    assert home.databases() == []
+
+
+def test_closing_a_home_closes_its_stores(home: Home, store: Store) -> None:
+    home.close()
+    with pytest.raises(StoreError) as caught:
+        store.facts()
+    assert caught.value.code == "E6005"
+    home.close()
+
+
+@pytest.mark.parametrize("location", ["sqlite", "postgres"], indirect=True)
+def test_a_home_is_held_by_one_engine(location: str) -> None:
+    first = open_home(location)
+    first.open("default").load()
+    with pytest.raises(StoreError) as caught:
+        open_home(location)
+    assert caught.value.code == "E6002"
+    assert caught.value.fields["pid"]
+    first.close()
+    second = open_home(location)
+    assert second.open("default").load().boot == 2
+    second.close()
+
+
+# ---------------------------------------------------------------- any history
+
+
+class Model:
+    """What a store should hold, as plainly as it can be said."""
+
+    def __init__(self) -> None:
+        self.elements: dict[str, ElementRecord] = {}
+        self.keys: list[str] = []
+
+    def commit(self, batch: Batch) -> None:
+        for id in batch.deletes:
+            self.elements.pop(id, None)
+        self.elements.update((record.id, record) for record in batch.puts)
+        self.keys += [line.key for line in batch.journal]
+
+
+ids = st.sampled_from([f"{letter}{number}" for letter in "zma" for number in range(4)])
+steps = st.lists(
+    st.tuples(st.dictionaries(ids, st.integers(), max_size=5), st.sets(ids, max_size=3), st.booleans()),
+    max_size=8,
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(history=steps)
+def test_any_history(
+    kind: str,
+    history: list[tuple[dict[str, int], set[str], bool]],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    location = ":memory:" if kind == "memory" else str(tmp_path)
+    if kind == "postgres":
+        location = request.getfixturevalue("postgres_url")
+    home = open_home(location)
+    try:
+        name = f"run {len(home.databases())}"
+        store, model = home.open(name), Model()
+        boot = store.load().boot
+        for tick, (puts, deletes, restart) in enumerate(history, start=1):
+            batch = Batch(
+                tick=tick,
+                puts=[node(id, n=value) for id, value in puts.items()],
+                deletes=sorted(deletes - puts.keys()),
+                journal=[row(tick, id) for id in puts],
+            )
+            store.append(batch)
+            model.commit(batch)
+            if restart:
+                store.close()
+                store = home.open(name)
+                facts = store.load()
+                assert (facts.tick, facts.boot) == (tick, boot + 1)
+                boot = facts.boot
+        assert sorted(store.elements()) == sorted(model.elements.values())
+        assert [line.key for line in store.read(0, 1_000)] == model.keys
+    finally:
+        home.close()

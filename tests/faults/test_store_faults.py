@@ -1,0 +1,345 @@
+"""A full disk, a damaged file, a torn log: clear errors, nothing acknowledged lost, never a traceback of sqlite3."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from vedette.errors import StoreError
+from vedette.storage.group_commit import GroupCommit
+from vedette.storage.home import open_home
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
+from vedette.storage.sqlite import SqliteStore
+
+PAD = b'{"pad":"' + b"x" * 2_000 + b'"}'
+
+
+def batch(tick: int) -> Batch:
+    return batch_of([tick])
+
+
+def batch_of(ticks: Sequence[int]) -> Batch:
+    puts = [ElementRecord(f"n{tick}-{part}", "Task", PAD) for tick in ticks for part in range(3)]
+    rows = [JournalRow(int(r.id[1:].split("-")[0]), "t", "Task", r.id, None, PAD, 0) for r in puts]
+    return Batch(tick=ticks[-1], puts=puts, journal=rows, meta=[("last", str(ticks[-1]))])
+
+
+def check(store: Store) -> int:
+    """The store holds exactly the first n batches, whole; returns n."""
+    facts = store.facts()
+    ids = {f"n{tick}-{part}" for tick in range(1, facts.tick + 1) for part in range(3)}
+    assert {record.id for record in store.elements()} == ids
+    rows = store.read(0, 100_000)
+    assert [row.tick for row in rows] == [tick for tick in range(1, facts.tick + 1) for _ in range(3)]
+    assert facts.meta == ({"last": str(facts.tick)} if facts.tick else {})
+    return facts.tick
+
+
+# ---------------------------------------------------------------- no space left
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """A small disk, and a way to make it larger."""
+
+    directory: Path
+    grow: Callable[[], object]
+
+
+@contextmanager
+def limited_file_size(tmp_path: Path) -> Iterator[Disk]:
+    """Files of this process may not grow beyond 600 kB."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, hard))
+    try:
+        yield Disk(tmp_path / "data", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def small_file_system(tmp_path: Path) -> Iterator[Disk]:
+    """A file system in memory of 1 MB; only root may mount one."""
+    with tempfile.TemporaryDirectory(prefix="vedette-tmpfs-") as path:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], check=True)
+        try:
+            yield Disk(
+                Path(path) / "data",
+                lambda: subprocess.run(["mount", "-o", "remount,size=64m", path], check=True),
+            )
+        finally:
+            subprocess.run(["umount", path], check=True)
+
+
+def can_mount() -> bool:
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as path:
+        command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path]
+        mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+        return mounted and subprocess.run(["umount", path], check=False).returncode == 0
+
+
+SMALL_DISKS = [limited_file_size, *([small_file_system] if can_mount() else [])]
+
+
+@pytest.fixture(params=SMALL_DISKS, ids=lambda disk: disk.__name__)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    with request.param(tmp_path) as disk:
+        yield disk
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(disk: Disk) -> None:
+    home = open_home(disk.directory)
+    store = home.open("default")
+    store.load()
+    acknowledged = 0
+    with pytest.raises(StoreError) as caught:  # noqa: PT012 - which of them fails is the disk's choice
+        for tick in range(1, 1_000):
+            store.append(batch(tick))
+            acknowledged = tick
+    assert caught.value.code == "E6001"
+    assert "default.sqlite" in str(caught.value)
+    assert "nothing acknowledged is lost" in str(caught.value)
+    assert acknowledged > 3
+    assert check(store) == acknowledged, "still to be read, on the full disk"
+
+    disk.grow()
+    store.append(batch(acknowledged + 1))  # the store itself did not break
+    home.close()
+    home = open_home(disk.directory)
+    again = home.open("default")
+    assert again.load().boot == 2
+    assert check(again) == acknowledged + 1
+    home.close()
+
+
+def test_a_full_disk_through_the_gate(disk: Disk) -> None:
+    """What an engine sees: the failing commit and all behind it get the error; it reloads without writing."""
+    home = open_home(disk.directory)
+    store = home.open("default")
+    gate = GroupCommit(store, encode=batch_of, tick=store.load().tick)
+    with pytest.raises(StoreError) as caught:  # noqa: PT012 - as above
+        for tick in range(1, 1_000):
+            gate.submit(tick, tick)
+            gate.wait(tick, 20)
+    assert (caught.value.code, gate.failed is not None) == ("E6001", True)
+    assert check(store) == gate.durable_tick > 3
+    gate.close()
+    disk.grow()
+    again = GroupCommit(store, encode=batch_of, tick=store.facts().tick)
+    again.submit(again.durable_tick + 1, again.durable_tick + 1)
+    again.close()
+    assert check(store) == again.durable_tick
+    home.close()
+
+
+def test_a_disk_that_is_full_from_the_start(disk: Disk) -> None:
+    home = open_home(disk.directory)
+    home.close()
+    filler = disk.directory / "filler"
+    with suppress_no_space(), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4_096):
+            pass
+    if (
+        disk.grow.__name__ and filler.stat().st_size < 700_000
+    ):  # a limit per file: nothing is full for a new one
+        return
+    with pytest.raises(StoreError) as caught:
+        use(disk.directory)
+    assert caught.value.code == "E6001"
+    filler.unlink()
+    use(disk.directory)
+
+
+@contextmanager
+def suppress_no_space() -> Iterator[None]:
+    with pytest.raises(OSError, match=r"No space left|File too large"):
+        yield
+
+
+def use(directory: Path) -> None:
+    home = open_home(directory)
+    try:
+        home.open("default").load()
+    finally:
+        home.close()
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A database of 40 batches, closed."""
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path)
+    store.load()
+    for tick in range(1, 41):
+        store.append(batch(tick))
+    store.close()
+    return path
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 // 4_096 * 4_096)
+
+
+def tear(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1_000)
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def scribble(path: Path) -> None:
+    path.write_bytes(b"Dear diary, today was a good day. " * 300)
+
+
+def overwrite_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\0" * 100)
+
+
+def other_program(path: Path) -> None:
+    path.unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+
+
+def drop_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE elements")
+
+
+def drop_fact(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("DELETE FROM meta WHERE key = 'store.boot'")
+
+
+def spoil_fact(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE meta SET value = 'many' WHERE key = 'store.tick'")
+
+
+def spoil_targets(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE elements SET targets = '[oops' WHERE id = 'n3-1'")
+
+
+def spoil_text(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE elements SET type = CAST(x'ff00ff' AS TEXT) WHERE id = 'n3-1'")
+
+
+DAMAGES = [
+    truncate,
+    tear,
+    empty,
+    scribble,
+    overwrite_header,
+    other_program,
+    drop_table,
+    drop_fact,
+    spoil_fact,
+    spoil_targets,
+    spoil_text,
+]
+
+
+def read_all(path: Path) -> None:
+    store = SqliteStore(path)
+    try:
+        store.load()
+        list(store.elements())
+        store.read(0, 100_000)
+        store.append(Batch(tick=1_000, puts=[ElementRecord("new", "Task", b"{}")]))
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_damaged_file_is_refused_in_plain_words(path: Path, damage: Callable[[Path], None]) -> None:
+    damage(path)
+    with pytest.raises(StoreError) as caught:
+        read_all(path)
+    assert caught.value.code == "E6004"
+    assert str(path) in str(caught.value)
+    assert "backup" in str(caught.value)
+
+
+def test_bytes_flipped_anywhere_raise_nothing_foreign(path: Path) -> None:
+    whole = path.read_bytes()
+    chance = random.Random(1)
+    for _ in range(60):
+        spoiled = bytearray(whole)
+        for _ in range(chance.choice([1, 8, 200])):
+            spoiled[chance.randrange(len(spoiled))] ^= 1 << chance.randrange(8)
+        for file in path.parent.iterdir():
+            file.unlink()
+        path.write_bytes(spoiled)
+        try:
+            read_all(path)
+        except StoreError as problem:
+            assert problem.code in {"E6001", "E6003", "E6004"}  # noqa: PT017 - most of the time there is none
+
+
+def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
+    """What a power cut leaves: the file, and any part of the write-ahead log."""
+    source = tmp_path / "source.sqlite"
+    store = SqliteStore(source)
+    store.load()
+    for tick in range(1, 31):
+        store.append(batch(tick))
+    log = source.with_name(f"{source.name}-wal").read_bytes()
+    file = source.read_bytes()
+    chance = random.Random(2)
+    found = set()
+    for number in range(40):
+        copy = tmp_path / f"copy{number}.sqlite"
+        copy.write_bytes(file)
+        torn = bytearray(log[: chance.randrange(len(log))])
+        if number % 2 and torn:
+            torn[chance.randrange(len(torn)) :] = b"\xa5" * 300  # the end was not written, but something was
+        copy.with_name(f"{copy.name}-wal").write_bytes(torn)
+        again = SqliteStore(copy)
+        found.add(check(again))
+        again.close()
+    store.close()
+    assert len(found) > 10
+
+
+def test_a_file_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vedette.storage.sqlite_file.BUSY_SECONDS", 0.05)
+    store = SqliteStore(path)
+    store.load()
+    with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+        shell.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked by another program") as caught:
+            store.append(batch(41))
+        assert caught.value.code == "E6001"
+        shell.execute("ROLLBACK")
+    store.append(batch(41))
+    assert check(store) == 41
+    store.close()
+
+
+def test_a_backup_of_the_files_opens(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    store = SqliteStore(copy)
+    assert store.load().boot == 2
+    assert check(store) == 40
+    store.close()

@@ -1,0 +1,48 @@
+"""What tests of the store share: an empty PostgreSQL database of one's own, and other people's eyes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+
+__all__ = ["as_nobody", "fresh_database"]
+
+NOBODY = 65534
+
+_numbers = count(1)
+
+
+@contextmanager
+def fresh_database(url: str) -> Iterator[str]:
+    """The address of an empty database on the same server, dropped at the end."""
+    name = f"fresh_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f'CREATE DATABASE "{name}"'.encode())
+        try:
+            yield _with_database(url, name)
+        finally:
+            db.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+def _with_database(url: str, name: str) -> str:
+    head, _, query = url.partition("?")
+    return f"{head.rpartition('/')[0]}/{name}?{query}" if query else f"{head.rpartition('/')[0]}/{name}"
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """For root, to whom every file is open: act as a user with no rights, for as long as the block lasts."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)

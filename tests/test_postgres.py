@@ -1,0 +1,38 @@
+"""The throw-away server itself: the store's tests stand on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from tests.postgres import PostgresUnavailable, Server
+
+
+def test_the_server_answers(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        row = connection.execute("SELECT current_user, current_setting('listen_addresses')").fetchone()
+    assert row == ("vedette", "")
+
+
+@pytest.mark.usefixtures("postgres_url")
+def test_nothing_is_left_when_it_stops() -> None:
+    server = Server.create()
+    with server.running():
+        home = Path(parse_qs(urlsplit(server.url).query)["host"][0])
+        assert (home / "data" / "postmaster.pid").exists()
+    assert not home.exists()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(server.url)
+
+
+@pytest.mark.usefixtures("postgres_url")
+def test_a_failure_says_what_postgres_said() -> None:
+    server = Server.create()
+    (server.home / "data").mkdir()
+    (server.home / "data" / "foreign").touch()
+    with pytest.raises(PostgresUnavailable, match="not empty"), server.running():
+        pass
+    assert not server.home.exists()
