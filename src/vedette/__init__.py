@@ -1,11 +1,11 @@
 """Vedette: say once what you care about, and be told the moment it becomes true, changes, or stops being true.
 
-    import vedette
+import vedette
 
-    db = vedette.open("data")
-    db.define('node Task { title: String, status: String = "todo" }')
-    s = db.session()
-    s.execute("SPAWN t: Task { title = $title }", title="write docs")
+db = vedette.open("data")
+db.define('node Task { title: String, status: String = "todo" }')
+s = db.session()
+s.execute("SPAWN t: Task { title = $title }", title="write docs")
 """
 
 from vedette.change import Change, Event, Position

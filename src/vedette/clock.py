@@ -26,8 +26,7 @@ class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> datetime:
-        moment = datetime.now(UTC)
-        return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        return datetime.fromtimestamp(time.time_ns() // 1_000_000 / 1000, UTC)
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -180,7 +180,11 @@ class VedetteError(Exception):
 
 
 def _rebuild(
-    kind: type[VedetteError], code: str, text: str, fields: dict[str, Any], diagnostics: tuple[Diagnostic, ...]
+    kind: type[VedetteError],
+    code: str,
+    text: str,
+    fields: dict[str, Any],
+    diagnostics: tuple[Diagnostic, ...],
 ) -> VedetteError:
     return kind(code, text, fields=fields, diagnostics=diagnostics)
 

@@ -35,19 +35,31 @@ class Settings:
         choices=("fsync", "relaxed"),
     )
     tick: str = _setting(
-        "commit", "commit: every writing commit is one tick; manual: only TICK advances", choices=("commit", "manual")
+        "commit",
+        "commit: every writing commit is one tick; manual: only TICK advances",
+        choices=("commit", "manual"),
     )
     tick_interval_seconds: float = _setting(0.0, "Seconds between automatic ticks; 0 is none", low=0.0)
     now: str = _setting(
-        "wall", "wall: now() is the time of day; logical: now() is the tick as milliseconds", choices=("wall", "logical")
+        "wall",
+        "wall: now() is the time of day; logical: now() is the tick as milliseconds",
+        choices=("wall", "logical"),
     )
-    strict_cardinality: bool = _setting(False, "Check lowest cardinalities at every commit, not only at COMMIT")
+    strict_cardinality: bool = _setting(
+        False, "Check lowest cardinalities at every commit, not only at COMMIT"
+    )
     max_statement_characters: int = _setting(1_048_576, "Longest text that is parsed, in characters", low=1)
     max_statement_work: int = _setting(50_000_000, "Most candidates one statement may look at", low=1)
-    statement_slice: int = _setting(100_000, "Candidates a reading statement looks at before others get a turn", low=1)
+    statement_slice: int = _setting(
+        100_000, "Candidates a reading statement looks at before others get a turn", low=1
+    )
     plan_cache_size: int = _setting(10_000, "Most statements whose plans are kept", low=1)
-    log_retention_seconds: float = _setting(86_400.0, "How long the journal reaches back, in seconds", low=0.0)
-    manage_gc: bool = _setting(True, "Freeze what is loaded and let Python's full collections run only when idle")
+    log_retention_seconds: float = _setting(
+        86_400.0, "How long the journal reaches back, in seconds", low=0.0
+    )
+    manage_gc: bool = _setting(
+        True, "Freeze what is loaded and let Python's full collections run only when idle"
+    )
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "wrap_int",
 ]
 
-Value: TypeAlias = "str | int | float | bool | datetime | timedelta | None | list[Value] | dict[str, Value]"
+Value: TypeAlias = "str | int | float | bool | datetime | timedelta | list[Value] | dict[str, Value] | None"
 
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1

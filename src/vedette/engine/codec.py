@@ -1,8 +1,8 @@
 """Elements ▸ records of the store, and back.
 
-Attributes are a JSON object by name. A Timestamp is ISO-8601 text with milliseconds and `Z`, a Duration its milliseconds,
-a Float that JSON cannot say is `"NaN"`, `"Infinity"` or `"-Infinity"`. Where the declared type does not tell (unions),
-such a value is tagged: `{"$timestamp": …}`, `{"$duration": …}`, `{"$float": …}`.
+Attributes are a JSON object by name. A Timestamp is ISO-8601 text with milliseconds and `Z`, a Duration its
+milliseconds, a Float that JSON cannot say is `"NaN"`, `"Infinity"` or `"-Infinity"`. Where the declared type does not
+tell (unions), such a value is tagged: `{"$timestamp": …}`, `{"$duration": …}`, `{"$float": …}`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,11 @@ def _tagged(value: Any) -> Any:
     return [_tagged(item) for item in value] if isinstance(value, list) else value
 
 
-_TAGS: dict[str, Convert] = {"$timestamp": timestamp_from_text, "$duration": duration_from_ms, "$float": float}
+_TAGS: dict[str, Convert] = {
+    "$timestamp": timestamp_from_text,
+    "$duration": duration_from_ms,
+    "$float": float,
+}
 
 
 def _untagged(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Garbage collection as a policy: a graph of a million elements must not be walked in the middle of a commit.
 
-What is loaded is frozen, automatic full collections are off (Python's young generations go on as ever: nodes, watches and
-events hold no cycles), and a full collection is left to moments when nobody waits. The policy is the process's, so it is
-engaged once and released with the last home that asked for it.
+What is loaded is frozen, automatic full collections are off (Python's young generations go on as ever: nodes, watches
+and events hold no cycles), and a full collection is left to moments when nobody waits. The policy is the process's, so
+it is engaged once and released with the last home that asked for it.
 """
 
 from __future__ import annotations

@@ -182,5 +182,3 @@ class _Compiler:
 def _inspected(projection: Any) -> str:
     expression = projection.expression
     return "*" if expression is None else str(getattr(expression, "name", "expr"))
-
-

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.engine import execution
 from vedette.engine.compile import Amount, Referenced
 from vedette.engine.explain import explain_statement, profile_statement
-from vedette.engine.prepare import Prepared
+from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import Moment, OpenTransaction
 from vedette.errors import MutationError, TimeError, TransactionError
@@ -17,35 +17,34 @@ from vedette.language import statements as ast
 from vedette.language.compile_queries import image_of
 from vedette.language.context import Row
 from vedette.language.syntax import IdReference
-from vedette.values import Value
 
 if TYPE_CHECKING:
     from vedette.engine.session import Session
 
 __all__ = ["STATEMENTS", "refuse_aborted"]
 
-Handler = Callable[["Session", Prepared, tuple[Value, ...], str], Result]
+Handler = Callable[[Request], Result]
 MAX_TICKS = 1_000_000_000
 
 
 # --- transactions -----------------------------------------------------------------------------------------------
 
 
-def _begin(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+def _begin(request: Request) -> Result:
+    session, database = request.session, request.database
     if session.transaction is not None:
-        raise TransactionError("E5001", "A transaction is already active: COMMIT or ROLLBACK it first (transaction already active)")
-    statement = prepared.statement
+        raise _already_active("COMMIT or ROLLBACK it first")
+    statement = request.prepared.statement
     assert isinstance(statement, ast.Begin)
-    database = session.database
     with database.turn:
         serializable = statement.isolation == "SERIALIZABLE"
         session.transaction = OpenTransaction(database, serializable=serializable, bindings=session.bindings)
     return Result()
 
 
-def _commit(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+def _commit(request: Request) -> Result:
+    session, database = request.session, request.database
     opened = _active(session)
-    database = session.database
     database.admit()
     result = Result()
     with database.turn:
@@ -65,11 +64,12 @@ def _commit(session: Session, prepared: Prepared, constants: tuple[Value, ...], 
     return result
 
 
-def _rollback(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+def _rollback(request: Request) -> Result:
+    session = request.session
     opened = _active(session)
-    statement = prepared.statement
+    statement = request.prepared.statement
     assert isinstance(statement, ast.Rollback)
-    with session.database.turn:
+    with request.database.turn:
         if statement.savepoint is None:
             opened.end(session)
         elif opened.aborted is not None:
@@ -79,10 +79,10 @@ def _rollback(session: Session, prepared: Prepared, constants: tuple[Value, ...]
     return Result()
 
 
-def _savepoint(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    statement = prepared.statement
+def _savepoint(request: Request) -> Result:
+    statement = request.prepared.statement
     assert isinstance(statement, ast.Savepoint)
-    _active(session).savepoint(statement.name, session.bindings)
+    _active(request.session).savepoint(statement.name, request.session.bindings)
     return Result()
 
 
@@ -92,8 +92,14 @@ def _active(session: Session) -> OpenTransaction:
     return session.transaction
 
 
+def _already_active(advice: str) -> TransactionError:
+    return TransactionError("E5001", f"transaction already active: {advice}")
+
+
 def _aborted(opened: OpenTransaction) -> TransactionError:
-    return TransactionError("E5005", f"The transaction is aborted ({opened.aborted}): only ROLLBACK is accepted")
+    return TransactionError(
+        "E5005", f"The transaction is aborted ({opened.aborted}): only ROLLBACK is accepted"
+    )
 
 
 def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
@@ -103,84 +109,87 @@ def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
     if isinstance(statement, ast.Commit):
         with session.database.turn:
             opened.end(session)
-        error = TransactionError("E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now")
+        error = TransactionError(
+            "E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now"
+        )
     raise error
 
 
 # --- sessions and time ------------------------------------------------------------------------------------------
 
 
-def _begin_session(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    statement = prepared.statement
-    assert isinstance(statement, ast.BeginSession)
-    with session.database.turn:
-        session.push_actor(_actor_id(session, prepared, statement, constants))
+def _begin_session(request: Request) -> Result:
+    with request.database.turn:
+        request.session.push_actor(_actor_id(request))
     return Result()
 
 
-def _actor_id(session: Session, prepared: Prepared, statement: ast.BeginSession, constants: tuple[Value, ...]) -> str:
+def _actor_id(request: Request) -> str:
+    statement, prepared = request.prepared.statement, request.prepared
+    assert isinstance(statement, ast.BeginSession)
     name = statement.actor.name
     if not isinstance(name, str):
-        value = constants[prepared.literals + prepared.parameters.index(name.name)]
+        value = request.constants[prepared.literals + prepared.parameters.index(name.name)]
         return value if isinstance(value, str) else ""
     quoted = isinstance(statement.actor, IdReference) and statement.actor.quoted
-    return name if quoted else session.bindings.get(name, name)
+    return name if quoted else request.session.bindings.get(name, name)
 
 
-def _end_session(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    session.pop_actor()
+def _end_session(request: Request) -> Result:
+    request.session.pop_actor()
     return Result()
 
 
-def _tick(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    database = session.database
+def _tick(request: Request) -> Result:
+    database = request.database
+    if request.session.transaction is not None:
+        raise _already_active("TICK ends what is pending, so COMMIT first")
     database.admit()
     with database.turn:
-        amount = _amount(session, session.executable(prepared, constants, text), constants)
-        if session.transaction is not None:
-            raise TransactionError("E5001", "TICK ends what is pending: COMMIT the active transaction first (transaction already active)")
+        amount = _amount(request, request.executable())
         commit = database.state.advance_ticks(amount, database.clock.now())
         database.gate.submit(commit.sequence, commit)
     database.wait(commit.sequence)
     return Result()
 
 
-def _amount(session: Session, executable: Amount, constants: tuple[Value, ...]) -> int:
+def _amount(request: Request, executable: Amount) -> int:
     if executable.value is None:
         return 1
-    context, _ = execution.statement_context(session, constants)
+    context, _ = execution.statement_context(request.session, request.constants)
     value = executable.value([context])
     if type(value) is not int or not 0 < value <= MAX_TICKS:
-        raise TimeError("E9001", f"TICK needs an Int from 1 to {MAX_TICKS:,}, got {value!r}", fields={"amount": value})
+        text = f"TICK needs an Int from 1 to {MAX_TICKS:,}, got {value!r}"
+        raise TimeError("E9001", text, fields={"amount": value})
     return value
 
 
-def _trigger(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    statement = prepared.statement
-    assert isinstance(statement, ast.Trigger)
-    database = session.database
+def _trigger(request: Request) -> Result:
+    database = request.database
     database.admit()
     with database.turn:
-        result = _fire(session, prepared, statement, constants)
+        result = _fire(request)
         sequence = database.state.sequence
     database.wait(sequence)
     return result
 
 
-def _fire(
-    session: Session, prepared: Prepared, statement: ast.Trigger, constants: tuple[Value, ...]
-) -> Result:
-    state = session.database.state
+def _fire(request: Request) -> Result:
+    session, state = request.session, request.database.state
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Trigger)
     rule = state.program.rules.get(statement.rule)
     if rule is None:
-        raise MutationError("E3601", f"Rule '{statement.rule}' was not found", fields={"rule": statement.rule})
+        raise MutationError(
+            "E3601", f"Rule '{statement.rule}' was not found", fields={"rule": statement.rule}
+        )
     opened = session.transaction
     transaction = opened.transaction if opened is not None else state.begin()
-    now = opened.now if opened is not None else Moment(session.database.clock.now)
-    context = execution.rule_context(session, transaction, rule, now)
-    context.constants = constants
-    declaration = state.schema.rules[rule.name]
-    where, size = compile_trigger(declaration, statement.where, state.plan_context, prepared.frame(tuple(map(type, constants)), state.schema))
+    now = opened.now if opened is not None else Moment(request.database.transaction_clock())
+    context = execution.rule_context(session, transaction, now, rule)
+    context.constants = request.constants
+    frame = request.prepared.frame(request.signature, state.schema)
+    where, size = compile_trigger(state.schema.rules[rule.name], statement.where, state.plan_context, frame)
     result = Result(columns=("fired",), rows=[(trigger_rule(rule, context, where, size),)])
     if opened is None:
         result.warnings = tuple(execution.commit_transaction(session, transaction, now, result))
@@ -190,11 +199,11 @@ def _fire(
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
-def _inspect(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    database = session.database
+def _inspect(request: Request) -> Result:
+    database = request.database
     with database.turn:
-        executable: Referenced = session.executable(prepared, constants, text)
-        context, _ = execution.statement_context(session, constants, layer0=True)
+        executable: Referenced = request.executable()
+        context, _ = execution.statement_context(request.session, request.constants, layer0=True)
         row: Row = [None] * executable.size
         row[0] = context
         element = context.view.get(str(executable.target(row)))

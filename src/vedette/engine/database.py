@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -26,6 +28,7 @@ from vedette.language.schema_build import extend_schema
 from vedette.settings import Settings
 from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
 from vedette.storage.seam import Loaded, Store
+from vedette.values import timestamp_from_ms
 
 __all__ = ["Database"]
 
@@ -43,6 +46,7 @@ class Database:
         limits = replace(DEFAULT_LIMITS, max_source_characters=settings.max_statement_characters)
         self.statements = StatementCache(settings.plan_cache_size, limits)
         self._limits = limits
+        self.work_limit = settings.max_statement_work
         self._store = store
         self._keeps = keeps
         self._broken: StoreError | None = None
@@ -132,7 +136,9 @@ class Database:
     def _check_data(self, schema: Schema, padded: dict[str, Any]) -> None:
         """New constraints and new uniqueness must hold for what is there already."""
         old = self.state.schema
-        fresh = [name for name in schema.constraints if name not in old.constraints and not name.startswith("_")]
+        fresh = [
+            name for name in schema.constraints if name not in old.constraints and not name.startswith("_")
+        ]
         trial = GraphState(schema, boot=0, sequence=0, tick=self.state.tick, ticks_by_commit=False)
         trial.graph = Graph(trial.layout)
         unique = _new_uniques(old, schema)
@@ -142,6 +148,12 @@ class Database:
             trial.graph.add(padded.get(element.id, element))
         trial.use(schema)
         check_existing(trial, fresh, unique, self.clock)
+
+    def transaction_clock(self) -> Callable[[], datetime]:
+        """What now() reads: the time of day, or logical time as milliseconds since 1970."""
+        if self.settings.now == "wall":
+            return self.clock.now
+        return partial(timestamp_from_ms, self.state.tick)
 
     # --- for sessions -----------------------------------------------------------------------------------------
 
@@ -220,4 +232,6 @@ def check_existing(
             context = Context(view=state.graph, now=moment, tick=state.tick)
             for row in constraint.matches.everything(context):
                 if constraint.violated_by(row):
-                    raise ConstraintViolation("E3001", constraint.describe(row), fields={"constraint": constraint.name})
+                    raise ConstraintViolation(
+                        "E3001", constraint.describe(row), fields={"constraint": constraint.name}
+                    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import Element, View
@@ -11,7 +12,7 @@ from vedette.engine.compile import Mutation, Query
 from vedette.engine.layer0 import LayerView
 from vedette.engine.prepare import Prepared
 from vedette.engine.result import Result
-from vedette.engine.transactions import Moment, clock_of
+from vedette.engine.transactions import Moment
 from vedette.graph.actions import Affected, Writer
 from vedette.graph.rules import Rule, system_writer
 from vedette.graph.transaction import Counts, Transaction
@@ -48,25 +49,21 @@ def statement_context(
     if layer0:
         view = LayerView(view, database.layer0, session)
     actor = session.actor
+    wall_time = database.clock.now
     context = Context(
         view=view,
         constants=constants,
-        now=opened.now if opened is not None else Moment(_clock(session)),
-        wall_time=database.clock.now,
+        now=opened.now if opened is not None else Moment(database.transaction_clock()),
+        wall_time=wall_time,
         tick=state.tick,
         actor=actor,
         session=session.id,
         bindings=session.bindings,
-        work_limit=database.settings.max_statement_work,
     )
+    context.work_limit = database.work_limit
     if actor is None or not state.schema.policies:
         return context, None
     return context, _watched(session, context)
-
-
-def _clock(session: Session) -> Any:
-    database = session.database
-    return clock_of(database.clock, database.settings.now == "logical", database.state.tick)
 
 
 def _watched(session: Session, context: Context) -> PolicyGuard:
@@ -78,8 +75,6 @@ def _watched(session: Session, context: Context) -> PolicyGuard:
         tick=context.tick,
         actor=context.actor,
         session=context.session,
-        bindings={},
-        work_limit=context.work_limit,
     )
     sight = Sight(policies, own, session.database.state.schema)
     context.view = sight
@@ -96,7 +91,7 @@ def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], tex
         rows, context = run_query(session, query, constants)
         sequence = database.state.sequence
     database.wait(sequence)
-    return Result(columns=query.rows.columns, rows=rows, warnings=tuple(dict.fromkeys(context.warnings)))
+    return Result(columns=query.rows.columns, rows=rows, warnings=context.warnings)
 
 
 def run_query(
@@ -183,27 +178,24 @@ def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], te
 def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:
     """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
     opened = session.transaction
-    transaction = opened.transaction if opened is not None else session.database.state.begin()
-    transaction.counts = Counts()
-    context, guard = statement_context(session, constants, layer0=mutation.layer0, view=None if opened else transaction.view)
-    undo: list[tuple[str, str | None]] = []
-
-    def bind(name: str, id: str) -> None:
-        undo.append((name, session.bindings.get(name)))
-        session.bindings[name] = id
-
-    context.writer = Writer(transaction, bind, guard)
+    if opened is None:
+        transaction = session.database.state.begin()
+    else:
+        transaction = opened.transaction
+        transaction.counts = Counts()
+    context, guard = statement_context(session, constants, layer0=mutation.layer0, view=transaction.view)
+    context.writer = Writer(transaction, session.bindings, guard)
     result = Result()
     try:
         affected = _act(mutation, context)
         if mutation.returning is not None:
             result.columns = mutation.returning.columns
-            result.rows = mutation.returning.rows(_seen(affected, context, guard))
+            result.rows = mutation.returning.rows(_seen(affected, guard))
         warnings = mutation.warnings
         if opened is None:
             warnings += tuple(commit_transaction(session, transaction, context.now, result))
     except BaseException:
-        _unbind(session, undo)
+        context.writer.unbind()
         raise
     result.warnings = warnings
     _count(result, transaction.counts)
@@ -234,20 +226,12 @@ def _refresh(row: Row, context: Context) -> None:
             row[slot] = context.view.get(value.id) or value
 
 
-def _seen(affected: list[Affected], context: Context, guard: PolicyGuard | None) -> list[Affected]:
+def _seen(affected: list[Affected], guard: PolicyGuard | None) -> list[Affected]:
     """What RETURNING may show of the affected elements."""
     if guard is None:
         return affected
     shown = ((each, guard.shown(each.element)) for each in affected)
     return [Affected(element, each.created) for each, element in shown if element is not None]
-
-
-def _unbind(session: Session, undo: list[tuple[str, str | None]]) -> None:
-    for name, old in reversed(undo):
-        if old is None:
-            session.bindings.pop(name, None)
-        else:
-            session.bindings[name] = old
 
 
 def _count(result: Result, counts: Counts) -> None:
@@ -270,16 +254,12 @@ def commit_transaction(
     """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
     database = session.database
     state = database.state
-
-    def context(rule: Rule | None) -> Context:
-        return rule_context(session, transaction, rule, now)
-
     commit, warnings = state.commit(
         transaction,
         started=state.sequence if started is None else started,
         explicit=explicit or database.settings.strict_cardinality,
         now=now() if database.settings.now == "wall" else database.clock.now(),
-        context=context,
+        context=partial(rule_context, session, transaction, now),
     )
     if commit is not None:
         result.tick = commit.tick
@@ -287,7 +267,7 @@ def commit_transaction(
     return warnings
 
 
-def rule_context(session: Session, transaction: Transaction, rule: Rule | None, now: Any) -> Context:
+def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> Context:
     """Rules and constraints see the graph as it is; a rule that inherits authority sees and does what its actor may."""
     context = Context(
         view=transaction.view,
@@ -296,7 +276,6 @@ def rule_context(session: Session, transaction: Transaction, rule: Rule | None, 
         tick=session.database.state.tick,
         actor=session.actor,
         session=session.id,
-        bindings={},
     )
     context.writer = system_writer(transaction)
     inherits = rule is not None and rule.inherit_authority

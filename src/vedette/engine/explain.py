@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from vedette.engine import execution
 from vedette.engine.compile import Mutation, Query, compile_statement
 from vedette.engine.prepare import Prepared
+from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.errors import InvalidStatement
 from vedette.language import plan as steps
@@ -16,41 +16,37 @@ from vedette.language.compile_steps import Chain
 from vedette.language.context import Row
 from vedette.language.plan import Plan, Step
 from vedette.language.resolved_text import condition_text, target_text
-from vedette.values import Value
-
-if TYPE_CHECKING:
-    from vedette.engine.session import Session
 
 __all__ = ["explain_statement", "profile_statement"]
 
 EXPLAINED = (ast.Match, ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set)
 
 
-def explain_statement(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    inner = _inner(prepared)
-    with session.database.turn:
-        signature = tuple(map(type, constants))
-        executable = compile_statement(prepared, inner, signature, session.database.state)
+def explain_statement(request: Request) -> Result:
+    inner = _inner(request.prepared)
+    with request.database.turn:
+        executable = compile_statement(request.prepared, inner, request.signature, request.database.state)
     rows = [(*_describe(step), _round(estimate)) for step, estimate in _steps(executable.plans)]
     return Result(columns=("step", "detail", "estimate"), rows=rows)
 
 
-def profile_statement(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+def profile_statement(request: Request) -> Result:
     """Runs the statement for real, and shows per step how often it was entered and how many rows it passed on."""
-    inner = _inner(prepared)
-    database = session.database
+    inner = _inner(request.prepared)
+    session, database = request.session, request.database
     counter = _Counter()
     if not isinstance(inner, ast.Match):
         database.admit()
     with database.turn:
-        signature = tuple(map(type, constants))
-        executable = compile_statement(prepared, inner, signature, database.state, counter.observe)
+        executable = compile_statement(
+            request.prepared, inner, request.signature, database.state, counter.observe
+        )
         if isinstance(executable, Query):
-            rows, _ = execution.run_query(session, executable, constants)
+            rows, _ = execution.run_query(session, executable, request.constants)
             result = Result(rows=rows)
         else:
             assert isinstance(executable, Mutation)
-            result = execution.mutate(session, executable, constants)
+            result = execution.mutate(session, executable, request.constants)
         sequence = database.state.sequence
     database.wait(sequence)
     result.columns = ("step", "detail", "estimate", "entered", "passed")
@@ -70,7 +66,9 @@ def _inner(prepared: Prepared) -> ast.Statement:
     inner = statement.statement
     if not isinstance(inner, EXPLAINED):
         word = type(statement).__name__.upper()
-        raise InvalidStatement("E1102", f"{word} is for MATCH, SPAWN, KILL, LINK, UNLINK and SET; watches come next")
+        raise InvalidStatement(
+            "E1102", f"{word} is for MATCH, SPAWN, KILL, LINK, UNLINK and SET; watches come next"
+        )
     return inner
 
 
@@ -127,5 +125,3 @@ def _describe(step: Step) -> tuple[str, str]:
 
 def _names(names: Sequence[str]) -> str:
     return " | ".join(names[:5]) + (" | …" if len(names) > 5 else "")
-
-

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import Element, View
-from vedette.language.schema import Schema
+from vedette.language.schema import EdgeType, NodeType, Schema
 from vedette.language.types import describe
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class LayerZero:
     def _schema(self) -> Schema:
         return self._database.schema
 
-    def _make(self, type_name: str, name: str, **values: Any) -> Element:
+    def _make(self, type_name: str, key: str, /, **values: Any) -> Element:
         layout = self._schema.nodes[type_name].layout
-        return Element(f"{type_name}:{name}", type_name, tuple(values.get(attribute) for attribute in layout))
+        return Element(f"{type_name}:{key}", type_name, tuple(values.get(attribute) for attribute in layout))
 
     def _ontologies(self, viewer: Session) -> Iterator[Element]:
         for name in self._schema.ontologies:
@@ -72,20 +72,40 @@ class LayerZero:
         for n in self._schema.nodes.values():
             parents = ", ".join(n.parents)
             yield self._make(
-                "_NodeType", n.name, name=n.name, abstract=n.abstract, sealed=n.sealed, parents=parents, doc=n.doc
+                "_NodeType",
+                n.name,
+                name=n.name,
+                abstract=n.abstract,
+                sealed=n.sealed,
+                parents=parents,
+                doc=n.doc,
             )
 
     def _edge_types(self, viewer: Session) -> Iterator[Element]:
         for e in self._schema.edges.values():
-            facts = ("symmetric", "no_self", "acyclic", "unique", "on_kill_source", "on_kill_target", "doc", "arity")
+            facts = (
+                "symmetric",
+                "no_self",
+                "acyclic",
+                "unique",
+                "on_kill_source",
+                "on_kill_target",
+                "doc",
+                "arity",
+            )
             joined = ", ".join(f"{p.name}: {describe(p.type)}" for p in e.parameters)
             yield self._make(
-                "_EdgeType", e.name, name=e.name, parameters=joined, **{fact: getattr(e, fact) for fact in facts}
+                "_EdgeType",
+                e.name,
+                name=e.name,
+                parameters=joined,
+                **{fact: getattr(e, fact) for fact in facts},
             )
 
     def _attributes(self, viewer: Session) -> Iterator[Element]:
         facts = ("optional", "required", "unique", "readonly", "indexed", "doc")
-        for holder in chain(self._schema.nodes.values(), self._schema.edges.values()):
+        holders: list[NodeType | EdgeType] = [*self._schema.nodes.values(), *self._schema.edges.values()]
+        for holder in holders:
             for a in holder.attributes.values():
                 if a.owner == holder.name:
                     yield self._make(
@@ -108,7 +128,13 @@ class LayerZero:
     def _policies(self, viewer: Session) -> Iterator[Element]:
         for p in self._schema.policies.values():
             yield self._make(
-                "_PolicyRule", p.name, name=p.name, allow=p.allow, priority=p.priority, message=p.message, doc=p.doc
+                "_PolicyRule",
+                p.name,
+                name=p.name,
+                allow=p.allow,
+                priority=p.priority,
+                message=p.message,
+                doc=p.doc,
             )
 
 

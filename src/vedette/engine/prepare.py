@@ -1,4 +1,4 @@
-"""Texts ▸ prepared statements, each parsed once however its constants vary, each planned once per kinds of constants."""
+"""Texts ▸ prepared statements: parsed once however the constants vary, planned once per types of constants."""
 
 from __future__ import annotations
 
@@ -49,9 +49,11 @@ class Prepared:
         """Literals, then parameters; a missing one is `MISSING`, and the resolver's business."""
         if not self.parameters:
             return literals
-        given = [values.get(name, MISSING) for name in self.parameters]
-        return (*literals, *[_canonical(n, v) for n, v in zip(self.parameters, given, strict=True)])
-
+        constants = list(literals)
+        for name in self.parameters:
+            value = values.get(name, MISSING)
+            constants.append(value if type(value) in _PLAIN else _canonical(name, value))
+        return tuple(constants)
 
     def frame(self, signature: tuple[type, ...], schema: Schema) -> Frame:
         """What a resolver needs to know about the statement's constants."""
@@ -119,7 +121,11 @@ class StatementCache:
         return prepared, literals
 
     def _remember(
-        self, skeleton: Any, pinned: tuple[int, ...], literals: tuple[Value, ...], prepared: tuple[Prepared, ...]
+        self,
+        skeleton: Any,
+        pinned: tuple[int, ...],
+        literals: tuple[Value, ...],
+        prepared: tuple[Prepared, ...],
     ) -> None:
         if len(self._skeletons) >= self._size:
             self._skeletons.clear()

@@ -51,7 +51,10 @@ class Program:
     def check(self, source: str) -> None:
         """Compile everything now, so that a mistake in a declaration is raised by `define` with its place."""
         known: list[Callable[[], object]] = [
-            *(lambda c=c: compile_constraint(c, self._context, source) for c in self._schema.constraints.values()),
+            *(
+                lambda c=c: compile_constraint(c, self._context, source)
+                for c in self._schema.constraints.values()
+            ),
             *(
                 lambda r=r, i=i: compile_rule(r, i, self._context, self._tables, source)
                 for i, r in enumerate(self._schema.rules.values())

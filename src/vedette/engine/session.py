@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from vedette.engine import control, execution
 from vedette.engine.compile import Executable, compile_statement
 from vedette.engine.prepare import Prepared
+from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import OpenTransaction
 from vedette.errors import InvalidStatement, PolicyError, TransactionError, VedetteError
@@ -93,7 +94,9 @@ class Session:
         if element is None or element.targets is not None:
             raise PolicyError("E7003", f"There is no node '{actor}' to act as", fields={"actor": actor})
         if allowed and not state.schema.is_a(element.type, frozenset(allowed)):
-            raise PolicyError("E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor})
+            raise PolicyError(
+                "E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor}
+            )
         self._actors.append(actor)
 
     def pop_actor(self) -> None:
@@ -133,8 +136,10 @@ class Session:
         handler = control.STATEMENTS.get(kind)
         if handler is None:
             words = kind.__name__.upper()
-            raise InvalidStatement("E1102", f"{words} is not available yet: watches arrive in the next release")
-        return handler(self, prepared, constants, text)
+            raise InvalidStatement(
+                "E1102", f"{words} is not available yet: watches arrive in the next release"
+            )
+        return handler(Request(self, prepared, constants, text))
 
     def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:
         """The compiled statement for constants of these types; call with the database's turn held."""
@@ -157,7 +162,9 @@ class Session:
 
     def _compile_as_written(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
         """The statement was parsed from a text with other constants: places must point into this one."""
-        index = [p.statement for p in self.database.statements.parse(prepared.source)].index(prepared.statement)
+        index = [p.statement for p in self.database.statements.parse(prepared.source)].index(
+            prepared.statement
+        )
         own = self.database.statements.parse(text)[index]
         return compile_statement(own, own.statement, signature, self.database.state)
 

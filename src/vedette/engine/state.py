@@ -7,8 +7,8 @@ durable, and telling watches, is the business of others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from vedette.element import Element, View
 from vedette.engine.program import Program
@@ -30,8 +30,7 @@ __all__ = ["Commit", "GraphState"]
 _REPLAN_FACTOR = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """One commit as it goes to the journal."""
 
     sequence: int
@@ -69,6 +68,8 @@ class GraphState:
     def use(self, schema: Schema) -> None:
         """Take up a schema; every plan made before is out of date."""
         self.schema = schema
+        self._has_rules = bool(schema.rules)
+        self._constrained = any(not name.startswith("_") for name in schema.constraints)
         self.tables = SchemaTables(schema)
         for owner, attribute in self.tables.indexes():
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
@@ -121,7 +122,7 @@ class GraphState:
 
         `started` is the sequence at which the transaction began to read: what was committed since may conflict.
         """
-        if self.schema.rules:
+        if self._has_rules:
             fire_rules(tuple(self.program.rules.values()), transaction, context)
         changes = transaction.changes()
         if not changes and definition is None:
@@ -130,13 +131,11 @@ class GraphState:
             self._check_conflicts(transaction, changes)
         if explicit:
             self._check_minimums(transaction, changes)
-        warnings = self._check_constraints(changes, context) if self.schema.constraints else []
+        warnings = (
+            check_constraints(self.program.constraints, context(None), changes) if self._constrained else []
+        )
         self.apply(changes)
         return self.record(now, changes, cause, definition), warnings
-
-    def _check_constraints(self, changes: Sequence[Difference], context: Callable[[Rule | None], Context]) -> list[str]:
-        constraints = self.program.constraints
-        return check_constraints(constraints, context(None), changes) if constraints else []
 
     def apply(self, changes: Sequence[Difference]) -> None:
         graph = self.graph
@@ -225,7 +224,12 @@ class GraphState:
             if before is None and after is not None and after.targets is None:
                 if self.schema.is_a(after.type, wanted.names):
                     found.append(after.id)
-            elif after is None and before is not None and before.type == edge.name and before.targets is not None:
+            elif (
+                after is None
+                and before is not None
+                and before.type == edge.name
+                and before.targets is not None
+            ):
                 found.extend(before.targets if edge.symmetric else (before.targets[position],))
         return found
 

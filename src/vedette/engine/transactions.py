@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from vedette.clock import Clock
 from vedette.element import Element, View
 from vedette.errors import TransactionError
 from vedette.graph.overlay import Overlay
 from vedette.graph.transaction import Transaction
-from vedette.values import timestamp_from_ms
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.session import Session
 
-__all__ = ["Moment", "OpenTransaction", "ReadRecorder", "clock_of"]
+__all__ = ["Moment", "OpenTransaction", "ReadRecorder"]
 
 
 class Moment:
@@ -43,7 +41,7 @@ class OpenTransaction:
         self.serializable = serializable
         self.started = state.sequence
         self.tick = state.tick
-        self.now = Moment(clock_of(database.clock, database.settings.now == "logical", state.tick))
+        self.now = Moment(database.transaction_clock())
         self.aborted: str | None = None
         """Why nothing but ROLLBACK is accepted any more."""
         self.causes: list[str] = []
@@ -74,13 +72,6 @@ class OpenTransaction:
         if not committed:
             session.bindings = self._bindings
         session.transaction = None
-
-
-def clock_of(clock: Clock, logical: bool, tick: int) -> Callable[[], datetime]:
-    """What now() reads: the time of day, or logical time as milliseconds since 1970."""
-    if not logical:
-        return clock.now
-    return lambda: timestamp_from_ms(tick)
 
 
 class ReadRecorder:
@@ -134,5 +125,6 @@ class ReadRecorder:
                 return True
         targets = element.targets or ()
         return any(
-            (element.type, position, id) in self._ends or id in self._incident for position, id in enumerate(targets)
+            (element.type, position, id) in self._ends or id in self._incident
+            for position, id in enumerate(targets)
         )

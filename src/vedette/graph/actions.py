@@ -7,7 +7,6 @@ decides whether it may happen (policy ▸ type check ▸ apply).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from vedette.element import Element
@@ -35,14 +34,30 @@ class Guard(Protocol):
     def sees(self, element: Element) -> bool: ...
 
 
-@dataclass(slots=True)
 class Writer:
-    """What actions write to."""
+    """What actions write to. Names they bind go into `bindings`, and can be taken back."""
 
-    transaction: Transaction
-    bind: Callable[[str, str], None]
-    """Remembers a session binding: name, id."""
-    guard: Guard | None = None
+    __slots__ = ("_undo", "bindings", "guard", "transaction")
+
+    def __init__(
+        self, transaction: Transaction, bindings: dict[str, str], guard: Guard | None = None
+    ) -> None:
+        self.transaction = transaction
+        self.bindings = bindings
+        self.guard = guard
+        self._undo: list[tuple[str, str | None]] = []
+
+    def bind(self, name: str, id: str) -> None:
+        self._undo.append((name, self.bindings.get(name)))
+        self.bindings[name] = id
+
+    def unbind(self) -> None:
+        """Take back every binding made through this writer."""
+        for name, old in reversed(self._undo):
+            if old is None:
+                self.bindings.pop(name, None)
+            else:
+                self.bindings[name] = old
 
 
 class Affected(NamedTuple):
@@ -119,9 +134,7 @@ def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaT
     return act
 
 
-def _link_target(
-    target: Any, chains: PatternChains, tables: SchemaTables, size: int
-) -> Closure:
+def _link_target(target: Any, chains: PatternChains, tables: SchemaTables, size: int) -> Closure:
     if isinstance(target, mutations.ResolvedSpawn):
         spawn = _spawn(target, chains, tables)
         return lambda row: spawn(row)[0].element.id
@@ -131,7 +144,9 @@ def _link_target(
         def one(row: Row) -> str:
             found = query(row)
             if len(found) != 1:
-                raise MutationError("E3602", f"The subquery must yield exactly one row, it yields {len(found)}")
+                raise MutationError(
+                    "E3602", f"The subquery must yield exactly one row, it yields {len(found)}"
+                )
             return found[0].id
 
         return one
@@ -175,7 +190,9 @@ def _altered(
         if place is None:
             raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}'")
         if table.attributes[place].readonly:
-            text = f"Attribute '{name}' of '{element.type}' is readonly: it can only be given when it is created"
+            text = (
+                f"Attribute '{name}' of '{element.type}' is readonly: it can only be given when it is created"
+            )
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
         values[place] = table.checks[place](value)
     return Element(element.id, element.type, tuple(values), element.targets)
@@ -262,7 +279,9 @@ def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]
             if virtual is not None:
                 raise AnalysisError("E2012", f"Cannot write protected type '{virtual.type}'")
             shown = name if isinstance(name, str) else id
-            raise MutationError("E3601", f"#{shown} was not found: nothing is bound to it or has this id", fields={"id": id})
+            raise MutationError(
+                "E3601", f"#{shown} was not found: nothing is bound to it or has this id", fields={"id": id}
+            )
         return [element]
 
     return find

@@ -40,7 +40,9 @@ class Constraint:
         return f"Constraint '{self.name}' violated: {self.message} ({ids})"
 
 
-def compile_constraint(declaration: ConstraintDeclaration, context: PlanContext, source: str = "") -> Constraint:
+def compile_constraint(
+    declaration: ConstraintDeclaration, context: PlanContext, source: str = ""
+) -> Constraint:
     """Resolve and compile; mistakes in the declaration are raised here, at `define`."""
     frame = Frame(context.schema, source)
     scope = Scope(frame)

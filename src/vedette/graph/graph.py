@@ -30,12 +30,12 @@ class AttributeIndex:
 
     def add(self, element: Element) -> None:
         value = element.values[self.places[element.type]]
-        if value is not None and value == value:
+        if value is not None and value == value:  # noqa: PLR0124 - NaN is not equal to itself
             add_posting(self.entries, value, element)
 
     def remove(self, element: Element) -> None:
         value = element.values[self.places[element.type]]
-        if value is not None and value == value:
+        if value is not None and value == value:  # noqa: PLR0124 - NaN is not equal to itself
             remove_posting(self.entries, value, element)
 
 
@@ -191,12 +191,16 @@ class Graph:
     def validate(self) -> None:
         """Raise AssertionError unless every index agrees with the elements; for tests."""
         for name, members in self.types.items():
-            assert all(self.elements.get(id) is element and element.type == name for id, element in members.items())
+            assert all(
+                self.elements.get(id) is element and element.type == name for id, element in members.items()
+            )
         assert sum(map(len, self.types.values())) == len(self.elements)
         for edge, positions in self.adjacency.items():
             for position, ends in enumerate(positions):
                 found = {e.id: target for target, held in ends.items() for e in postings(held)}
-                assert found == {e.id: e.targets[position] for e in self.scan((edge,)) if e.targets is not None}
+                assert found == {
+                    e.id: e.targets[position] for e in self.scan((edge,)) if e.targets is not None
+                }
                 assert all(self.elements[e.id] is e for held in ends.values() for e in postings(held))
         for index in self.indexes.values():
             for value, held in index.entries.items():

@@ -51,10 +51,14 @@ def check_references(view: View, schema: Schema, table: TypeTable, element: Elem
         target = view.get(id)
         if target is None:
             raise MutationError(
-                "E3601", f"The element {_shown(id)} that '{attribute}' refers to was not found", fields={"id": id}
+                "E3601",
+                f"The element {_shown(id)} that '{attribute}' refers to was not found",
+                fields={"id": id},
             )
         if not _is_of(schema, target, type_):
-            raise AnalysisError("E2003", f"Attribute '{attribute}' refers to {type_}, {id} is {target.type} (type mismatch)")
+            raise AnalysisError(
+                "E2003", f"Attribute '{attribute}' refers to {type_}, {id} is {target.type} (type mismatch)"
+            )
 
 
 def _is_of(schema: Schema, element: Element, type_: Type) -> bool:
@@ -72,10 +76,12 @@ def _is_of(schema: Schema, element: Element, type_: Type) -> bool:
 
 def check_targets(view: View, schema: Schema, edge: EdgeType, targets: tuple[str, ...]) -> None:
     for parameter, id in zip(edge.parameters, targets, strict=True):
-        element = view.get(id) if id is not None else None
+        element = view.get(id)
         if element is None:
             raise MutationError(
-                "E3601", f"Target '{parameter.name}' of '{edge.name}' not found: {_shown(id)}", fields={"id": id}
+                "E3601",
+                f"Target '{parameter.name}' of '{edge.name}' not found: {_shown(id)}",
+                fields={"id": id},
             )
         if not _is_of(schema, element, parameter.type):
             raise AnalysisError(

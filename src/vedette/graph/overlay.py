@@ -56,7 +56,9 @@ class Overlay:
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
         if not self.hidden:
             return self.base.lookup(owner, attribute, value)
-        return self._over(self.base.lookup(owner, attribute, value), self._index().lookup(owner, attribute, value))
+        return self._over(
+            self.base.lookup(owner, attribute, value), self._index().lookup(owner, attribute, value)
+        )
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
         if not self.hidden:

@@ -26,7 +26,16 @@ from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.scope import Frame, Scope
 from vedette.language.syntax import Expression
 
-__all__ = ["RULE_ACTIONS", "RULE_DEPTH", "Rule", "compile_rule", "compile_trigger", "fire_rules", "system_writer", "trigger_rule"]
+__all__ = [
+    "RULE_ACTIONS",
+    "RULE_DEPTH",
+    "Rule",
+    "compile_rule",
+    "compile_trigger",
+    "fire_rules",
+    "system_writer",
+    "trigger_rule",
+]
 
 RULE_DEPTH = 100
 RULE_ACTIONS = 10_000
@@ -114,9 +123,7 @@ class _Agenda:
         return rule, row, depth
 
 
-def fire_rules(
-    rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], Context]
-) -> int:
+def fire_rules(rules: Sequence[Rule], transaction: Transaction, contexts: Callable[[Rule], Context]) -> int:
     """Run automatic rules to quiescence; returns how many fired. Counts of the statement are left alone."""
     automatic = [rule for rule in rules if not rule.manual]
     changed = transaction.changes()
@@ -203,4 +210,4 @@ def trigger_rule(rule: Rule, context: Context, where: Closure | None, size: int)
 
 def system_writer(transaction: Transaction) -> Writer:
     """A writer for rules: system authority, and what they bind does not leak into the session."""
-    return Writer(transaction, lambda name, id: None)
+    return Writer(transaction, {})

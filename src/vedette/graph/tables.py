@@ -31,8 +31,8 @@ class SchemaTables:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        holders: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
-        self.types = {holder.name: _table(holder) for holder in holders}
+        self._holders: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
+        self.types = {holder.name: _table(holder) for holder in self._holders}
         self.minimums = tuple(
             (edge, position)
             for edge in schema.edges.values()
@@ -51,7 +51,7 @@ class SchemaTables:
     def indexes(self) -> list[tuple[str, str]]:
         """(owner, attribute) of every attribute declared unique or indexed."""
         wanted: dict[tuple[str, str], None] = {}
-        for holder in (*self.schema.nodes.values(), *self.schema.edges.values()):
+        for holder in self._holders:
             for attribute in holder.attributes.values():
                 if (attribute.unique or attribute.indexed) and not holder.protected:
                     wanted[attribute.owner, attribute.name] = None
@@ -65,5 +65,7 @@ def _table(holder: NodeType | EdgeType) -> TypeTable:
         attributes=attributes,
         checks=tuple(compile_checks(attribute, holder.name) for attribute in attributes),
         uniques=tuple((a.owner, a.name, place) for place, a in enumerate(attributes) if a.unique),
-        references=tuple((a.name, a.type, place) for place, a in enumerate(attributes) if a.type.is_reference),
+        references=tuple(
+            (a.name, a.type, place) for place, a in enumerate(attributes) if a.type.is_reference
+        ),
     )

@@ -54,7 +54,9 @@ class UnionView:
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
         gone = [
-            e for e in self._gone.values() if e.type == edge and e.targets is not None and e.targets[position] == id
+            e
+            for e in self._gone.values()
+            if e.type == edge and e.targets is not None and e.targets[position] == id
         ]
         return chain_iterables(self._view.edges_at(edge, position, id), gone)
 

@@ -32,7 +32,9 @@ def image_of(element: Element, schema: Schema) -> dict[str, Any]:
 class BindingQuery:
     """The bindings of a query, each a row of registers: what MATCH … SET and rules act upon."""
 
-    def __init__(self, query: ResolvedQuery, chains: PatternChains, size: int, outer: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, query: ResolvedQuery, chains: PatternChains, size: int, outer: frozenset[int] = frozenset()
+    ) -> None:
         self._size = size
         self._chain = _whole(query, chains, _keep_row, outer)
 
@@ -90,7 +92,10 @@ class RowQuery:
         width, export = self._width, self._export
         if export is None:
             return rows if len(self._project) == width else [row[:width] for row in rows]
-        return [tuple([value if f is None else f(value) for f, value in zip(export, row, strict=False)]) for row in rows]
+        return [
+            tuple([value if f is None else f(value) for f, value in zip(export, row, strict=False)])
+            for row in rows
+        ]
 
 
 # --- chains -----------------------------------------------------------------------------------------------------
@@ -145,14 +150,14 @@ def _row_sink(project: Sequence[Closure]) -> Chain:
         def keep_one(row: Row) -> bool:
             context = row[0]
             context.sink.append((only(row),))
-            return len(context.sink) >= context.stop_at
+            return bool(len(context.sink) >= context.stop_at)
 
         return keep_one
 
     def keep(row: Row) -> bool:
         context = row[0]
         context.sink.append(tuple([part(row) for part in project]))
-        return len(context.sink) >= context.stop_at
+        return bool(len(context.sink) >= context.stop_at)
 
     return keep
 
@@ -241,7 +246,9 @@ def _exporters(projections: Sequence[Condition], schema: Schema) -> list[Callabl
             return image_of(value, schema)
         return [export(item) for item in value] if type(value) is list else value
 
-    exporters = [export if _may_hold_elements(projection) else None for projection in projections]
+    exporters: list[Callable[[Any], Any] | None] = [
+        export if _may_hold_elements(p) else None for p in projections
+    ]
     return exporters if any(exporters) else None
 
 

@@ -106,7 +106,7 @@ class PatternChains:
     # --- symmetric edges --------------------------------------------------------------------------------------
 
     def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: Chain) -> Chain:
-        """A symmetric edge matches in either order; when both orders satisfy the whole pattern it counts once, as stored."""
+        """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
         pairs = [
             (element.slot, element.targets[0], element.targets[1])
             for element in pattern.elements
@@ -117,7 +117,9 @@ class PatternChains:
         if not pairs:
             return then
         every = frozenset(
-            element.slot for element in pattern.elements if isinstance(element, (resolved.NodeElement, EdgeElement))
+            element.slot
+            for element in pattern.elements
+            if isinstance(element, (resolved.NodeElement, EdgeElement))
         )
         check = self._plain_chain(pattern, _enough, every, outer)
 
@@ -166,7 +168,9 @@ class PatternChains:
 
     def _by_index(self, step: ByIndex, then: Chain) -> Chain:
         owner = self.context.schema.nodes.get(step.owner)
-        covered = set(self.context.schema.concrete(frozenset({step.owner}))) if owner is not None else {step.owner}
+        covered = (
+            set(self.context.schema.concrete(frozenset({step.owner}))) if owner is not None else {step.owner}
+        )
         types = None if covered <= set(step.node.types) else frozenset(step.node.types)
         return _lookup(step.node.slot, step.owner, step.attribute, self.id(step.key), types, then)
 
@@ -185,7 +189,9 @@ class PatternChains:
             else:
                 fresh.add(target)
                 binds.append((position, target))
-        repeated = [(position, closure) for position, closure in checks if _reads_fresh(edge, position, fresh)]
+        repeated = [
+            (position, closure) for position, closure in checks if _reads_fresh(edge, position, fresh)
+        ]
         early = [(position, closure) for position, closure in checks if (position, closure) not in repeated]
         return Targets(tuple(early), tuple(binds), tuple(repeated))
 
@@ -424,7 +430,11 @@ def _expand_symmetric(
         view = row[0].view
         id = anchor(row)
         found = [(c, c.targets) for c in view.edges_at(name, position, id)]
-        found += [(c, c.targets[::-1]) for c in view.edges_at(name, 1 - position, id) if c.targets[0] != c.targets[1]]
+        found += [
+            (c, c.targets[::-1])
+            for c in view.edges_at(name, 1 - position, id)
+            if c.targets[0] != c.targets[1]
+        ]
         for candidate, ends in found:
             if targets.accept(row, ends):
                 row[slot] = candidate

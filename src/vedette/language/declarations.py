@@ -10,6 +10,7 @@ from vedette.language.statements import Action
 from vedette.language.syntax import Expression, Pattern, TypeExpression
 
 __all__ = [
+    "AliasDeclaration",
     "AttributeDeclaration",
     "ConstraintDeclaration",
     "Declaration",
@@ -21,12 +22,11 @@ __all__ = [
     "OperationPattern",
     "PolicyDeclaration",
     "RuleDeclaration",
-    "AliasDeclaration",
 ]
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

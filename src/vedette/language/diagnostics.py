@@ -55,8 +55,15 @@ class Diagnostic:
         end = self.source.find("\n", start)
         text = self.source[start : len(self.source) if end < 0 else end]
         shift = max(0, column - _WIDEST_LINE // 2)
-        shown = text[shift : shift + _WIDEST_LINE].replace("\t", " ").replace("\0", "␀")
+        shown = "".join(map(_printable, text[shift : shift + _WIDEST_LINE]))
         width = max(1, min(self.span.end - self.span.start, len(shown) - (column - 1 - shift)))
         gutter = f"{line:>4} | "
         pointer = " " * (len(gutter) + column - 1 - shift) + "^" * width
         return f"{gutter}{shown}\n{pointer} {self.message} (line {line}, column {column})"
+
+
+def _printable(character: str) -> str:
+    """One character wide, so that the line underneath still points; half a surrogate pair could not be encoded."""
+    if character.isprintable():
+        return character
+    return {"\t": " ", "\r": " ", "\0": "␀"}.get(character, "\N{REPLACEMENT CHARACTER}")

@@ -183,14 +183,11 @@ class _Planner:
     # --- choosing ---------------------------------------------------------------------------------------------
 
     def _best(self, element: PatternElement) -> tuple[float, Step, PatternElement]:
-        match element:
-            case NodeElement():
-                cost, step = self._node(element)
-            case EdgeElement():
-                cost, step = self._edge(element)
-            case PathElement():
-                cost, step = self._path(element)
-        return cost, step, element
+        if isinstance(element, NodeElement):
+            return (*self._node(element), element)
+        if isinstance(element, EdgeElement):
+            return (*self._edge(element), element)
+        return (*self._path(element), element)
 
     def _node(self, node: NodeElement) -> tuple[float, Step]:
         if node.slot in self.bound:
@@ -316,7 +313,11 @@ class _Planner:
     def _answered(self, condition: Condition) -> bool:
         """Whether the step just taken looked the condition up in an index, so that it need not be tested again."""
         last = self.steps[-1][0] if self.steps else None
-        if not isinstance(last, (ById, ByIndex)) or not isinstance(condition, Operation) or condition.op != "=":
+        if (
+            not isinstance(last, (ById, ByIndex))
+            or not isinstance(condition, Operation)
+            or condition.op != "="
+        ):
             return False
         for side, key in ((condition.left, condition.right), (condition.right, condition.left)):
             if key is last.key and _slot_of(side) == last.node.slot:

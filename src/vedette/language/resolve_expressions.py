@@ -10,7 +10,7 @@ from vedette.language import operators, resolved, syntax
 from vedette.language.functions import FUNCTIONS
 from vedette.language.resolve_types import attribute_places, concrete_types
 from vedette.language.resolved import Condition, Fixed
-from vedette.language.schema import AttributeType
+from vedette.language.schema import AttributeType, EdgeType, NodeType
 from vedette.language.scope import QUERY, Frame, Place, Scope
 from vedette.language.syntax import Expression
 from vedette.language.types import (
@@ -190,14 +190,17 @@ class ExpressionResolver:
 
     def _dynamic_attribute(self, expression: syntax.Attribute, base: Condition) -> Condition:
         name = expression.name
-        types = [*self.frame.schema.nodes.values(), *self.frame.schema.edges.values()]
+        schema = self.frame.schema
+        types: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
         having = [each for each in types if name in each.attributes]
         if not having:
             if name in _BUILT_IN:
                 return self._built_in(base, name) or resolved.TargetsOf(base)
             return self._fail("E2002", f"Unknown attribute '{name}': no type has it", expression)
         places = {each.name: each.layout[name] for each in having}
-        return resolved.DynamicAttribute(base, name, places, union_of(tuple(h.attributes[name].type for h in having)))
+        return resolved.DynamicAttribute(
+            base, name, places, union_of(tuple(h.attributes[name].type for h in having))
+        )
 
     def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> Condition:
         base = self.resolve(expression.base, scope)
@@ -244,11 +247,19 @@ class ExpressionResolver:
                 return BOOL if orderable(left, right) else None
             case "IN":
                 is_list = right.kind in ("List", "Any", "Null")
-                return BOOL if is_list and (right.kind != "List" or comparable(left, right.members[0])) else None
+                return (
+                    BOOL if is_list and (right.kind != "List" or comparable(left, right.members[0])) else None
+                )
             case "STARTS WITH" | "ENDS WITH" | "CONTAINS":
                 return BOOL if left.kind in _TEXT and right.kind in _TEXT else None
             case "??":
-                return right if left.kind == "Null" else left if right.kind == "Null" else union_of((left, right))
+                return (
+                    right
+                    if left.kind == "Null"
+                    else left
+                    if right.kind == "Null"
+                    else union_of((left, right))
+                )
         return operators.result_type(op, left, right)
 
     def _expect_bool(self, operand: Condition, expression: Expression) -> None:
@@ -296,8 +307,14 @@ class ExpressionResolver:
         targets: list[syntax.Target] = []
         for argument in call.arguments:
             if not isinstance(argument, (syntax.Variable, syntax.IdReference, syntax.Parameter, syntax.Call)):
-                return self._fail("E2009", f"'{call.name}' tests an edge: its arguments must be elements", argument)
-            if isinstance(argument, syntax.Variable) and argument.name != "_" and scope.find(argument.name) is None:
+                return self._fail(
+                    "E2009", f"'{call.name}' tests an edge: its arguments must be elements", argument
+                )
+            if (
+                isinstance(argument, syntax.Variable)
+                and argument.name != "_"
+                and scope.find(argument.name) is None
+            ):
                 return self._variable(argument, scope)
             wildcard = isinstance(argument, syntax.Variable) and argument.name == "_"
             targets.append(syntax.Wildcard(span=argument.span) if wildcard else argument)
@@ -309,7 +326,9 @@ class ExpressionResolver:
         collected, self.aggregates = self.aggregates, None
         if collected is None:
             self.aggregates = None
-            return self._fail("E2009", f"{call.name}(…) may only stand in RETURN and ORDER BY, and not nested", call)
+            return self._fail(
+                "E2009", f"{call.name}(…) may only stand in RETURN and ORDER BY, and not nested", call
+            )
         operand = self.resolve(call.operand, scope) if call.operand is not None else None
         where = self.condition(call.where, scope)
         self.aggregates = collected
@@ -370,5 +389,3 @@ def _aggregate_type(name: str, operand: Type) -> Type | None:
 def _number(operand: Type, result: Type) -> Type | None:
     members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
     return result if all(m.is_numeric or m.kind in ("Any", "Null") for m in members) else None
-
-

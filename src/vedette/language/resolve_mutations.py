@@ -170,7 +170,9 @@ def _assignable(
         resolver.frame.report("E2002", places, assignment.span)
         return False
     if not any(_fits(value.type, attribute.type) for attribute in places[1]):
-        text = f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
+        text = (
+            f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
+        )
         resolver.frame.report("E2003", text, assignment.expression.span)
         return False
     return True
@@ -220,7 +222,9 @@ def _link_target(
         return _subquery(resolver, target, scope)
     value = resolver.resolve(target, scope)
     if not value.type.is_reference and value.type.kind not in ("ID", "String", "Any", "Null", "Union"):
-        resolver.frame.report("E2003", f"A target must be an element or an id, this is {value.type}", target.span)
+        resolver.frame.report(
+            "E2003", f"A target must be an element or an id, this is {value.type}", target.span
+        )
     return value
 
 
@@ -235,16 +239,16 @@ def _check_targets(
         if isinstance(target, Slot):
             known = target.type
         if known is not None and resolver.disjoint(known, parameter.type):
-            text = f"'{edge.name}' joins {parameter.type} as '{parameter.name}', this is {known} (type mismatch)"
+            text = (
+                f"'{edge.name}' joins {parameter.type} as '{parameter.name}', this is {known} (type mismatch)"
+            )
             resolver.frame.report("E2003", text, written.span)
 
 
 # --- targets ----------------------------------------------------------------------------------------------------
 
 
-def _target(
-    resolver: PatternResolver, target: statements.Target, scope: Scope, kind: str
-) -> ResolvedTarget:
+def _target(resolver: PatternResolver, target: statements.Target, scope: Scope, kind: str) -> ResolvedTarget:
     if isinstance(target, statements.Subquery):
         return _subquery(resolver, target, scope)
     if isinstance(target, statements.ByEndpoints):
@@ -254,7 +258,11 @@ def _target(
     found = resolver.resolve(target, scope)
     wrong = {"Node": "Edge", "Edge": "Node"}.get(kind)
     if found.type.kind == wrong:
-        verb = "KILL takes a node: use UNLINK for an edge" if kind == "Node" else "UNLINK takes an edge: use KILL for a node"
+        verb = (
+            "KILL takes a node: use UNLINK for an edge"
+            if kind == "Node"
+            else "UNLINK takes an edge: use KILL for a node"
+        )
         resolver.frame.report("E2003", verb, target.span)
     return found
 
@@ -278,7 +286,9 @@ def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: S
     query = resolve_blocks(resolver, match.blocks, match.optional, inner)
     returns = resolve_return(resolver, match.returns, inner)
     if len(returns.columns) != 1 or not returns.projections[0].type.is_reference:
-        resolver.frame.report("E2009", "A subquery in the place of a target must RETURN one element", subquery.span)
+        resolver.frame.report(
+            "E2009", "A subquery in the place of a target must RETURN one element", subquery.span
+        )
     return ResolvedSubquery(query, returns)
 
 

@@ -27,7 +27,9 @@ class PatternResolver(ExpressionResolver):
         self._implicit: set[int] = set()
         """Registers of variables that only stand as targets of edges so far."""
 
-    def pattern(self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope) -> ResolvedPattern:
+    def pattern(
+        self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
+    ) -> ResolvedPattern:
         elements: list[resolved.PatternElement] = []
         own: set[str] = set()
         for element in pattern.elements:
@@ -76,7 +78,9 @@ class PatternResolver(ExpressionResolver):
         if type_.kind not in ("Node", "Edge", "Any", "Union") or (
             type_.kind == "Union" and not all(member.is_reference for member in type_.members)
         ):
-            self._fail("E2001", f"'{element.variable}' cannot range over {type_}: not a node or edge type", element)
+            self._fail(
+                "E2001", f"'{element.variable}' cannot range over {type_}: not a node or edge type", element
+            )
             type_ = node_type()
         types = concrete_types(self.frame, type_) if type_.kind != "Any" else ()
         known = scope.variables.get(element.variable)
@@ -133,11 +137,17 @@ class PatternResolver(ExpressionResolver):
         low = element.min_depth if element.min_depth is not None else (0 if element.repeat == "*" else 1)
         high = element.max_depth if element.max_depth is not None else DEFAULT_DEPTH
         if high <= 0 or low < 0 or low > high:
-            self._fail("E3101", f"Invalid depth: it must be at least 1 and a range must rise, got {low}..{high}", element)
+            self._fail(
+                "E3101",
+                f"Invalid depth: it must be at least 1 and a range must rise, got {low}..{high}",
+                element,
+            )
         low = 0 if element.repeat == "*" and element.min_depth is None else max(low, 0)
         types = concrete_types(self.frame, edge.parameters[0].type)
         declared = element.max_depth is not None
-        into.append(PathElement(edge.name, targets[0], targets[1], types, low, high, edge.symmetric, declared))
+        into.append(
+            PathElement(edge.name, targets[0], targets[1], types, low, high, edge.symmetric, declared)
+        )
 
     def _target(
         self, target: syntax.Target, type_: Type, scope: Scope, into: list[resolved.PatternElement]

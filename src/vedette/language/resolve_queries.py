@@ -11,7 +11,15 @@ from vedette.language.resolved import AggregateCall, Condition, ResolvedPattern
 from vedette.language.scope import Scope
 from vedette.language.statements import MatchBlock, Return
 
-__all__ = ["ResolvedQuery", "ResolvedReturn", "column_name", "free_slots", "pattern_slots", "resolve_blocks", "resolve_return"]
+__all__ = [
+    "ResolvedQuery",
+    "ResolvedReturn",
+    "column_name",
+    "free_slots",
+    "pattern_slots",
+    "resolve_blocks",
+    "resolve_return",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +97,7 @@ def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> R
         else:
             columns.append(projection.alias or column_name(projection.expression))
             projections.append(resolver.resolve(projection.expression, scope))
-    order = tuple(_order(resolver, term, clause, columns, projections, scope) for term in clause.order)
+    order = tuple(_order(resolver, term, clause, projections, scope) for term in clause.order)
     resolver.aggregates = None
     if aggregates:
         _check_grouping(resolver, clause, projections, order)
@@ -123,7 +131,6 @@ def _order(
     resolver: PatternResolver,
     term: syntax.OrderTerm,
     clause: Return,
-    columns: list[str],
     projections: list[Condition],
     scope: Scope,
 ) -> tuple[int | Condition, bool]:
@@ -162,8 +169,7 @@ def _fixed_by(condition: Condition, keys: list[Condition]) -> bool:
         return True
     if isinstance(condition, resolved.Slot):
         return False
-    parts = [part for part in resolved.children(condition)]
-    return all(_fixed_by(part, keys) for part in parts)
+    return all(_fixed_by(part, keys) for part in resolved.children(condition))
 
 
 def _has_aggregate(condition: Condition) -> bool:

@@ -24,13 +24,11 @@ def resolve_type(frame: Frame, expression: TypeExpression) -> Type:
     match expression:
         case AnyType():
             return node_type()
-        case EdgeReferenceType(edge=None):
-            return edge_type()
-        case EdgeReferenceType(edge=str(name)):
-            if name not in frame.schema.edges:
+        case EdgeReferenceType(edge=name):
+            if name is not None and name not in frame.schema.edges:
                 frame.report("E2001", f"Unknown edge type '{name}'", expression.span)
                 return edge_type()
-            return edge_type(name)
+            return edge_type() if name is None else edge_type(name)
         case OptionalType(inner=inner):
             return resolve_type(frame, inner)
         case NamedType(name=name):
@@ -54,7 +52,9 @@ def _named(frame: Frame, name: str, span: Span) -> Type:
 
 
 def _suggest(name: str, known: Mapping[str, object]) -> str:
-    alike = [other for other in known if other.lower() == name.lower() or other.lower() == name.lower().rstrip("s")]
+    alike = [
+        other for other in known if other.lower() == name.lower() or other.lower() == name.lower().rstrip("s")
+    ]
     return f" (did you mean '{alike[0]}'?)" if alike else ""
 
 
@@ -91,12 +91,16 @@ def attribute_places(
     return _node_places(frame, type_, name)
 
 
-def _edge_places(frame: Frame, type_: Type, name: str) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
+def _edge_places(
+    frame: Frame, type_: Type, name: str
+) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     having = [frame.schema.edges[edge] for edge in concrete_types(frame, type_)]
     return _places(having, type_, name)
 
 
-def _node_places(frame: Frame, type_: Type, name: str) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
+def _node_places(
+    frame: Frame, type_: Type, name: str
+) -> tuple[dict[str, int], tuple[AttributeType, ...]] | str:
     schema = frame.schema
     for member in sorted(type_.names or ()):
         below = [schema.nodes[child] for child in schema.nodes[member].descendants]

@@ -316,7 +316,9 @@ def subexpressions(condition: Condition) -> Iterator[Condition]:
         pending.extend(children(item))
 
 
-_CHILDREN = frozenset({"base", "operand", "left", "right", "item", "items", "arguments", "pattern", "where", "name"})
+_CHILDREN = frozenset(
+    {"base", "operand", "left", "right", "item", "items", "arguments", "pattern", "where", "name"}
+)
 
 
 def children(condition: Condition) -> Iterator[Condition]:
@@ -337,7 +339,9 @@ def _element_expressions(element: PatternElement) -> tuple[Condition, ...]:
         case EdgeElement():
             return tuple(t for t in element.targets if t is not None and not isinstance(t, int))
         case PathElement():
-            return tuple(t for t in (element.source, element.target) if t is not None and not isinstance(t, int))
+            return tuple(
+                t for t in (element.source, element.target) if t is not None and not isinstance(t, int)
+            )
     return ()
 
 

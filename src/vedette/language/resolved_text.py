@@ -1,4 +1,4 @@
-"""Resolved conditions as text a person can read, for EXPLAIN. Constants show as `?1`, `?2` …: they are not of the plan."""
+"""Resolved conditions as text a person can read, for EXPLAIN. Constants show as `?1`, `?2` …"""
 
 from __future__ import annotations
 

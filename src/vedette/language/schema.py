@@ -118,7 +118,9 @@ class Schema:
         None is every user type: Layer 0 must be named (spec/language.md C18).
         """
         if names is None:
-            return tuple(name for name, node in self.nodes.items() if not node.abstract and not node.protected)
+            return tuple(
+                name for name, node in self.nodes.items() if not node.abstract and not node.protected
+            )
         wanted = frozenset().union(*(self.nodes[name].descendants for name in names if name in self.nodes))
         return tuple(name for name in self.nodes if name in wanted and not self.nodes[name].abstract)
 

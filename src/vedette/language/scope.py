@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vedette.errors import AnalysisError, ConstraintViolation, MutationError, PatternError, TimeError, VedetteError
+from vedette.errors import (
+    AnalysisError,
+    ConstraintViolation,
+    MutationError,
+    PatternError,
+    TimeError,
+    VedetteError,
+)
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.resolved import Slot
 from vedette.language.schema import Schema

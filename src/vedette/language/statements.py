@@ -62,7 +62,7 @@ __all__ = [
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

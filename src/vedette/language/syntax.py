@@ -52,7 +52,7 @@ COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def _span() -> Span:
-    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 # --- type expressions -------------------------------------------------------------------------------------------

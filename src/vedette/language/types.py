@@ -88,7 +88,11 @@ def union_of(members: tuple[Type, ...]) -> Type:
         if len(same) > 1:
             for member in same:
                 del flat[member]
-            names = None if any(m.names is None for m in same) else frozenset().union(*(m.names or () for m in same))
+            names = (
+                None
+                if any(m.names is None for m in same)
+                else frozenset().union(*(m.names or () for m in same))
+            )
             flat[Type(kind, names)] = None
     ordered = tuple(sorted(flat, key=describe))
     return ordered[0] if len(ordered) == 1 else Type("Union", None, ordered)

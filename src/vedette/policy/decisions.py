@@ -110,7 +110,9 @@ def _variable(operation: OperationPattern, frame: Frame) -> tuple[str | None, Ty
 def _names(frame: Frame, type_: Type | None) -> frozenset[str] | None:
     if type_ is None or type_.names is None:
         return None
-    below = (frame.schema.nodes[name].descendants if name in frame.schema.nodes else {name} for name in type_.names)
+    below = (
+        frame.schema.nodes[name].descendants if name in frame.schema.nodes else {name} for name in type_.names
+    )
     return frozenset().union(*below)
 
 

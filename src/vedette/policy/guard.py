@@ -37,7 +37,9 @@ class PolicyGuard:
             return
         self._record(decision, operation, element.type, element.id, attribute)
         if operation not in ("SPAWN", "LINK") and not self.sees(element):
-            raise MutationError("E3601", f"#{element.id} was not found: nothing is bound to it or has this id")
+            raise MutationError(
+                "E3601", f"#{element.id} was not found: nothing is bound to it or has this id"
+            )
         raise _denied(decision)
 
     def check_meta(self, operation: str, type_name: str) -> None:

@@ -18,6 +18,7 @@ from vedette.policy.decisions import Policy, holds
 
 __all__ = ["Sight"]
 
+
 class Sight:
     """The graph as one actor sees it during one statement. `context.view` is the unfiltered state."""
 
@@ -100,7 +101,11 @@ class Sight:
         about = [p for p in self._attributes if p.speaks_about("MATCH", element.type, p.attribute)]
         if not about:
             return element
-        holder = self._schema.edges[element.type] if element.targets is not None else self._schema.nodes[element.type]
+        holder = (
+            self._schema.edges[element.type]
+            if element.targets is not None
+            else self._schema.nodes[element.type]
+        )
         hidden = {
             place
             for name, place in holder.layout.items()
@@ -129,5 +134,9 @@ class Sight:
             return not policy.allow
 
     def _value(self, element: Element, attribute: str) -> Any:
-        holder = self._schema.edges[element.type] if element.targets is not None else self._schema.nodes[element.type]
+        holder = (
+            self._schema.edges[element.type]
+            if element.targets is not None
+            else self._schema.nodes[element.type]
+        )
         return element.values[holder.layout[attribute]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Lock
@@ -86,8 +87,11 @@ class Connections:
         with self._lock:
             if self._closed:
                 raise StoreError("E6005", f"{address(self._url)} is closed: open it again")
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                db = self._idle.pop()
+                if not _has_news(db):
+                    return db
+                db.close()
         self.before_connect()
         return self.connect()
 
@@ -98,3 +102,10 @@ class Connections:
                 self._idle.append(db)
                 return
         db.close()
+
+
+def _has_news(db: Connection) -> bool:
+    """Whether an idle connection has something to say, unasked: that it is over."""
+    poll = select.poll()
+    poll.register(db.pgconn.socket, select.POLLIN)
+    return bool(poll.poll(0))

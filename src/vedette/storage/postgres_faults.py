@@ -10,7 +10,7 @@ from psycopg import errors
 
 from vedette.errors import StoreError
 
-__all__ = ["from_postgres", "is_lost", "translated"]
+__all__ = ["from_postgres", "is_lost", "reaching", "translated"]
 
 # The first that fits. Texts may use {place} and {cause}.
 _KINDS: tuple[tuple[type[psycopg.Error], str, str], ...] = (
@@ -83,3 +83,17 @@ def translated(place: str) -> Iterator[None]:
         yield
     except psycopg.Error as problem:
         raise from_postgres(problem, place) from problem
+
+
+@contextmanager
+def reaching(place: str) -> Iterator[None]:
+    """The same for the first contact, where a failure means another thing: E6003, nothing was there to lose."""
+    try:
+        with translated(place):
+            yield
+    except StoreError as problem:
+        if problem.code != "E6001":
+            raise
+        cause = " ".join(str(problem.__cause__).split())
+        text = f"cannot reach {place} ({cause}): is the server running, are address, user and password right?"
+        raise StoreError("E6003", text, fields=problem.fields) from problem.__cause__

@@ -27,7 +27,7 @@ from vedette.storage.connections import Connection, Connections, address
 from vedette.storage.facts import BATCH, VERSION, new_facts
 from vedette.storage.names import by_name, check_name
 from vedette.storage.postgres import PostgresStore
-from vedette.storage.postgres_faults import translated
+from vedette.storage.postgres_faults import reaching, translated
 from vedette.storage.schema import POSTGRES_MIGRATIONS, Migration, pending
 from vedette.storage.seam import Durability
 
@@ -70,7 +70,7 @@ class PostgresHome:
         self._guard: Connection | None = None
         self._guard_lock = Lock()
         try:
-            with translated(self.place):
+            with reaching(self.place):
                 self._hold_lock()
                 self._set_up()
         except BaseException:

@@ -6,12 +6,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vedette.errors import VedetteError
+from vedette.language.diagnostics import Diagnostic
+
 __all__ = [
     "Case",
     "accepted_ontologies",
     "accepted_options",
     "accepted_scripts",
     "expressions",
+    "places",
     "rejected_ontologies",
     "rejected_scripts",
 ]
@@ -82,3 +86,12 @@ def expressions() -> list[tuple[str, str]]:
     lines = (FOLDER / "expressions.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.split("▸") for line in lines if "▸" in line]
     return [(text.strip(), tree.strip()) for text, tree in pairs]
+
+
+def places(error: VedetteError) -> tuple[str, ...]:
+    """`E1001 1:7` for every diagnostic of an error."""
+    found = []
+    for diagnostic in error.diagnostics:
+        assert isinstance(diagnostic, Diagnostic)
+        found.append(f"{diagnostic.code} {diagnostic.line}:{diagnostic.column}")
+    return tuple(found)

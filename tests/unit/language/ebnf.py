@@ -63,7 +63,7 @@ class Grammar:
 
     def take(self) -> str:
         self.index += 1
-        return self.symbols[self.index - 1]
+        return str(self.symbols[self.index - 1])
 
     def at(self, *symbols: str) -> bool:
         return self.index < len(self.symbols) and self.symbols[self.index] in symbols

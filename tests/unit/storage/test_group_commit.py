@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import signal
 import sys
 import threading
 import time
@@ -216,6 +217,22 @@ def test_a_waiter_that_gives_up_leaves_the_others_in_peace(store: SlowStore, gat
             eventually(lambda: writer.tick == 6)
             store.open.set()
     assert gate.durable_tick == 6
+
+
+def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gate: GroupCommit[int]) -> None:
+    writer = Writer(gate)
+    store.open.clear()
+    tick = writer.submit()
+    main = threading.main_thread().ident
+    assert main == threading.get_ident()
+    timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        gate.wait(tick)
+    timer.join()
+    store.open.set()
+    gate.wait(tick, PATIENCE)
+    assert (writer.commit(), store.ticks, gate.failed) == (2, [1, 2], None)
 
 
 # ---------------------------------------------------------------- callbacks

@@ -232,7 +232,7 @@ class TypeDeclarationParser(WatchParser):
 
     def cardinality(self) -> tuple[str, int, int | None]:
         """`p -> 1`, `p -> 0..5`, `p -> 1..*`, `p -> *`."""
-        parameter = self.take().text
+        parameter = self.name("the name of a parameter")
         self.take()
         if self.accept("*"):
             return parameter, 0, None

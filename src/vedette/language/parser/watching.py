@@ -109,7 +109,7 @@ class WatchParser(MutationParser):
         if self.peek() in (",", "]") or (token.word in RESERVED_WORDS and not self.at_expression_word()):
             self.take()
             return OptionValue(token.text.lower(), span=token.span)
-        if self.peek() == "(":
+        if self.peek() == "(" and token.word not in ("NOT", "EXISTS"):
             arguments = self.option_arguments()
             if arguments is not None:
                 return OptionValue(token.text.lower(), arguments, span=self.span_from(token.start))

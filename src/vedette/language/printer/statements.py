@@ -244,7 +244,7 @@ def _return_item(node: ReturnItem) -> str:
 def _watch(node: Watch) -> str:
     last = node.returns.projections[-1].alias if node.returns else None
     name = f"{node.name} = " if node.name and node.name != last else ""
-    parts = [f"{name}WATCH {print_pattern(node.pattern)}{print_where(node.where)}"]
+    parts = [f"{name}WATCH {_watched(node)}"]
     if node.options:
         parts.append(print_watch_options(node.options))
     if node.actions:
@@ -253,6 +253,14 @@ def _watch(node: Watch) -> str:
     if node.returns:
         parts.append(_returns(node.returns))
     return " ".join(parts)
+
+
+def _watched(node: Watch) -> str:
+    """An option that is called like a bracket of edges or of COLLECT must not come close to one."""
+    pattern, where = print_pattern(node.pattern), print_where(node.where)
+    if node.options and node.options[0].name in ("depth", "limit") and node.pattern.elements:
+        return f"{pattern}," if node.where is None else f"{pattern} WHERE ({print_expression(node.where)})"
+    return pattern + where
 
 
 def _option(node: WatchOption) -> str:

@@ -1,0 +1,37 @@
+"""One statement on its way through the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.prepare import Prepared
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.session import Session
+
+__all__ = ["Request"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    session: Session
+    prepared: Prepared
+    constants: tuple[Value, ...]
+    """The text's literals, then the parameters."""
+    text: str
+    """As the user wrote it: places in errors point into it."""
+
+    @property
+    def database(self) -> Database:
+        return self.session.database
+
+    @property
+    def signature(self) -> tuple[type, ...]:
+        return tuple(map(type, self.constants))
+
+    def executable(self) -> Any:
+        """The compiled statement; call with the database's turn held."""
+        return self.session.executable(self.prepared, self.constants, self.text)

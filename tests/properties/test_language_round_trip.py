@@ -1,0 +1,53 @@
+"""`parse(print(tree)) == tree`, for generated trees; also by repr, which tells 1 from 1.0 and shows doc comments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.properties.language_trees import declarations, expressions, options, statements
+from vedette.language.parser import (
+    parse_declarations,
+    parse_expression,
+    parse_script,
+    parse_statement,
+    parse_watch_options,
+)
+from vedette.language.printer import (
+    print_declarations,
+    print_expression,
+    print_script,
+    print_statement,
+    print_watch_options,
+)
+
+
+def same(left: Any, right: Any) -> bool:
+    return left == right and repr(left) == repr(right)
+
+
+@given(expressions)
+def test_expressions(tree: Any) -> None:
+    assert same(parse_expression(print_expression(tree)), tree)
+
+
+@given(statements)
+def test_statements(tree: Any) -> None:
+    assert same(parse_statement(print_statement(tree)), tree)
+
+
+@given(st.lists(statements, max_size=3).map(tuple))
+def test_scripts(trees: Any) -> None:
+    assert same(parse_script(print_script(trees)), trees)
+
+
+@given(options)
+def test_options(trees: Any) -> None:
+    assert same(parse_watch_options(print_watch_options(trees)), trees)
+
+
+@given(st.lists(declarations, max_size=3).map(tuple))
+def test_declarations(trees: Any) -> None:
+    assert same(parse_declarations(print_declarations(trees)), trees)
