@@ -36,7 +36,7 @@ def _begin(request: Request) -> Result:
         raise _already_active("COMMIT or ROLLBACK it first")
     statement = request.prepared.statement
     assert isinstance(statement, ast.Begin)
-    with database.turn:
+    with session.turn:
         serializable = statement.isolation == "SERIALIZABLE"
         session.transaction = OpenTransaction(database, serializable=serializable, bindings=session.bindings)
     return Result()
@@ -47,7 +47,7 @@ def _commit(request: Request) -> Result:
     opened = _active(session)
     database.admit()
     result = Result()
-    with database.turn:
+    with session.turn:
         committed = False
         try:
             opened.check_reads()
@@ -59,8 +59,6 @@ def _commit(request: Request) -> Result:
             committed = True
         finally:
             opened.end(session, committed=committed)
-        sequence = database.state.sequence
-    database.wait(sequence)
     return result
 
 
@@ -69,7 +67,7 @@ def _rollback(request: Request) -> Result:
     opened = _active(session)
     statement = request.prepared.statement
     assert isinstance(statement, ast.Rollback)
-    with request.database.turn:
+    with request.session.turn:
         if statement.savepoint is None:
             opened.end(session)
         elif opened.aborted is not None:
@@ -107,7 +105,7 @@ def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
     opened = _active(session)
     error = _aborted(opened)
     if isinstance(statement, ast.Commit):
-        with session.database.turn:
+        with session.turn:
             opened.end(session)
         error = TransactionError(
             "E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now"
@@ -119,7 +117,7 @@ def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
 
 
 def _begin_session(request: Request) -> Result:
-    with request.database.turn:
+    with request.session.turn:
         request.session.push_actor(_actor_id(request))
     return Result()
 
@@ -145,11 +143,10 @@ def _tick(request: Request) -> Result:
     if request.session.transaction is not None:
         raise _already_active("TICK ends what is pending, so COMMIT first")
     database.admit()
-    with database.turn:
+    with request.session.turn:
         amount = _amount(request, request.executable())
         commit = database.state.advance_ticks(amount, database.clock.now())
         database.gate.submit(commit.sequence, commit)
-    database.wait(commit.sequence)
     return Result()
 
 
@@ -167,11 +164,8 @@ def _amount(request: Request, executable: Amount) -> int:
 def _trigger(request: Request) -> Result:
     database = request.database
     database.admit()
-    with database.turn:
-        result = _fire(request)
-        sequence = database.state.sequence
-    database.wait(sequence)
-    return result
+    with request.session.turn:
+        return _fire(request)
 
 
 def _fire(request: Request) -> Result:
@@ -201,7 +195,7 @@ def _fire(request: Request) -> Result:
 
 def _inspect(request: Request) -> Result:
     database = request.database
-    with database.turn:
+    with request.session.turn:
         executable: Referenced = request.executable()
         context, _ = execution.statement_context(request.session, request.constants, layer0=True)
         row: Row = [None] * executable.size
@@ -212,8 +206,6 @@ def _inspect(request: Request) -> Result:
             image.update(image_of(element, database.schema))
             if element.targets is not None:
                 image["_targets"] = list(element.targets)
-        sequence = database.state.sequence
-    database.wait(sequence)
     columns = tuple(image) if not executable.columns or "*" in executable.columns else executable.columns
     return Result(columns=columns, rows=[tuple(image.get(name) for name in columns)])
 

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from vedette.clock import Clock
+from vedette.engine.async_session import AsyncSession, DurableWaiters
 from vedette.engine.codec import ElementCodec
 from vedette.engine.evolution import grown_elements
 from vedette.engine.journal import TICK_KEY, encode_commits
@@ -43,6 +44,7 @@ class Database:
         self.turn = Lock()
         """Held by whoever reads or writes the state; never while waiting for a disk."""
         self.sessions: dict[str, Session] = {}
+        self.waiters = DurableWaiters(self)
         limits = replace(DEFAULT_LIMITS, max_source_characters=settings.max_statement_characters)
         self.statements = StatementCache(settings.plan_cache_size, limits)
         self._limits = limits
@@ -101,6 +103,10 @@ class Database:
     def session(self, actor: str | None = None) -> Session:
         """A new session. None is the system context (policy bypassed); else the node id of who is asking."""
         return Session(self, actor)
+
+    def async_session(self, actor: str | None = None) -> AsyncSession:
+        """A session for asyncio; open and use it inside a running loop."""
+        return AsyncSession(self, actor)
 
     # --- defining ---------------------------------------------------------------------------------------------
 

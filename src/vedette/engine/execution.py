@@ -85,12 +85,9 @@ def _watched(session: Session, context: Context) -> PolicyGuard:
 
 
 def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    database = session.database
-    with database.turn:
+    with session.turn:
         query: Query = session.executable(prepared, constants, text)
         rows, context = run_query(session, query, constants)
-        sequence = database.state.sequence
-    database.wait(sequence)
     return Result(columns=query.rows.columns, rows=rows, warnings=context.warnings)
 
 
@@ -165,14 +162,10 @@ class SteadyView:
 
 
 def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    database = session.database
-    database.admit()
-    with database.turn:
+    session.database.admit()
+    with session.turn:
         mutation: Mutation = session.executable(prepared, constants, text)
-        result = mutate(session, mutation, constants)
-        sequence = database.state.sequence
-    database.wait(sequence)
-    return result
+        return mutate(session, mutation, constants)
 
 
 def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:

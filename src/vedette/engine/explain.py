@@ -24,7 +24,7 @@ EXPLAINED = (ast.Match, ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unli
 
 def explain_statement(request: Request) -> Result:
     inner = _inner(request.prepared)
-    with request.database.turn:
+    with request.session.turn:
         executable = compile_statement(request.prepared, inner, request.signature, request.database.state)
     rows = [(*_describe(step), _round(estimate)) for step, estimate in _steps(executable.plans)]
     return Result(columns=("step", "detail", "estimate"), rows=rows)
@@ -37,7 +37,7 @@ def profile_statement(request: Request) -> Result:
     counter = _Counter()
     if not isinstance(inner, ast.Match):
         database.admit()
-    with database.turn:
+    with session.turn:
         executable = compile_statement(
             request.prepared, inner, request.signature, database.state, counter.observe
         )
@@ -47,8 +47,6 @@ def profile_statement(request: Request) -> Result:
         else:
             assert isinstance(executable, Mutation)
             result = execution.mutate(session, executable, request.constants)
-        sequence = database.state.sequence
-    database.wait(sequence)
     result.columns = ("step", "detail", "estimate", "entered", "passed")
     found = len(result.rows)
     result.rows = [

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vedette.clock import Clock, SystemClock
+from vedette.engine.async_session import AsyncSession
 from vedette.engine.collection import collection_policy
 from vedette.engine.database import Database
 from vedette.engine.session import Session
@@ -69,6 +70,10 @@ class Vedette:
     def session(self, actor: str | None = None) -> Session:
         """A session with the default database. None is the system context; an actor's node id binds policy."""
         return self._default.session(actor)
+
+    def async_session(self, actor: str | None = None) -> AsyncSession:
+        """The same for asyncio: `async with db.async_session() as s: await s.execute(…)`."""
+        return self._default.async_session(actor)
 
     @property
     def default(self) -> Database:

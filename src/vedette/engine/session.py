@@ -14,6 +14,7 @@ from vedette.engine.prepare import Prepared
 from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import OpenTransaction
+from vedette.engine.turn import Turn
 from vedette.errors import InvalidStatement, PolicyError, TransactionError, VedetteError
 from vedette.language import statements as ast
 from vedette.values import Value
@@ -35,8 +36,9 @@ class Session:
         self.transaction: OpenTransaction | None = None
         self._actors: list[str] = []
         self._own_turn = RLock()
+        self.turn = Turn(database)
         self._closed = False
-        with database.turn:
+        with self.turn:
             if actor is not None:
                 self.push_actor(actor)
             self.id = database.state.new_id("s")
@@ -49,16 +51,30 @@ class Session:
         if params:
             named = {**params, **named}
         with self._own_turn:
-            prepared, literals = self.database.statements.one(text)
-            return self._execute(prepared, literals, named, text)
+            try:
+                return self.execute_undurably(text, named)
+            finally:
+                self.database.wait(self.turn.seen)
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
             named = {**params, **named}
         with self._own_turn:
-            statements, literals = self.database.statements.script(script)
-            return [self._execute(prepared, literals, named, script) for prepared in statements]
+            try:
+                return self.run_undurably(script, named)
+            finally:
+                self.database.wait(self.turn.seen)
+
+    def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
+        """Execute one statement; the caller tells nobody how it ended before `turn.seen` is durable."""
+        prepared, literals = self.database.statements.one(text)
+        return self._execute(prepared, literals, values, text)
+
+    def run_undurably(self, script: str, values: Mapping[str, Any]) -> list[Result]:
+        """Execute a script, as `execute_undurably` does one statement."""
+        statements, literals = self.database.statements.script(script)
+        return [self._execute(prepared, literals, values, script) for prepared in statements]
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back. Closing twice is nothing."""
@@ -66,7 +82,7 @@ class Session:
             if self._closed:
                 return
             self._closed = True
-            with self.database.turn:
+            with self.turn:
                 if self.transaction is not None:
                     self.transaction.end(self)
                 self.database.sessions.pop(self.id, None)

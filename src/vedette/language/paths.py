@@ -85,9 +85,7 @@ def _breadth_first(path: PathElement, forward: bool, start: str, view: View, con
         if not frontier:
             return
     if not path.declared:
-        context.warn(
-            f"W3104 '{path.edge}' was followed only {path.high} edges deep: say [depth: N]"
-        )
+        context.warn(f"W3104 '{path.edge}' was followed only {path.high} edges deep: say [depth: N]")
 
 
 def _by_levels(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
