@@ -1,0 +1,114 @@
+"""Where the commands show what happened: tables and sentences, or one JSON object per line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vedette.cli.failure import error_text
+from vedette.cli.json_output import json_line, result_record
+from vedette.cli.table import result_table, summary, table
+from vedette.cli.value_text import visible
+from vedette.engine.result import Result
+from vedette.errors import VedetteError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Display", "JsonDisplay", "TableDisplay", "console_for", "display_for"]
+
+_UNLIMITED = 100_000
+"""Columns of what is no terminal: nothing is folded there."""
+
+
+class Display(Protocol):
+    """Results go to standard output, everything said about them to standard error unless someone is looking."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None: ...
+
+    def defined(self, names: Sequence[str]) -> None:
+        """These names are new in the ontology; none: it was all there already."""
+        ...
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def error(self, error: VedetteError, place: str = "") -> None: ...
+
+    def failure(self, text: Text | str) -> None: ...
+
+
+def display_for(*, json: bool) -> Display:
+    return JsonDisplay() if json else TableDisplay()
+
+
+def console_for(*, error: bool = False) -> Console:
+    """Colours only where they can be seen; rich keeps to NO_COLOR by itself."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else _UNLIMITED
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+class _Speaking:
+    """What both displays say on standard error."""
+
+    def __init__(self) -> None:
+        self.err = console_for(error=True)
+
+    def note(self, text: str) -> None:
+        self.err.print(visible(text), style="dim")
+
+    def warning(self, text: str) -> None:
+        self.err.print(f"warning: {visible(text)}", style="yellow")
+
+    def error(self, error: VedetteError, place: str = "") -> None:
+        self.err.print(error_text(error, place), soft_wrap=True)
+
+    def failure(self, text: Text | str) -> None:
+        self.err.print(text, style="" if not isinstance(text, str) else "bold red", soft_wrap=True)
+
+
+class TableDisplay(_Speaking):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = console_for()
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        if result.columns:
+            self.out.print(result_table(result, drawn=self.out.is_terminal))
+        for text in result.warnings:
+            self.warning(text)
+        self.out.print(summary(result, seconds), style="green" if not result.columns else "dim")
+
+    def defined(self, names: Sequence[str]) -> None:
+        if names:
+            self.out.print(f"defined {visible(', '.join(names))}", style="green", soft_wrap=True)
+        else:
+            self.out.print("nothing new: all of this was defined before", style="dim")
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self.out.print(table(columns, rows, drawn=self.out.is_terminal))
+
+
+class JsonDisplay(_Speaking):
+    """Warnings are part of the result; a time that was taken is added as `seconds`."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        record = result_record(result)
+        self._print(record if seconds is None else {**record, "seconds": round(seconds, 6)})
+
+    def defined(self, names: Sequence[str]) -> None:
+        self._print({"defined": names})
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._print({"columns": columns, "rows": rows})
+
+    def _print(self, record: Any) -> None:
+        print(json_line(record), flush=True)

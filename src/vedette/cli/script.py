@@ -1,0 +1,130 @@
+"""Texts as people write them: declarations and statements in one file, or one after the other at a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from vedette.errors import VedetteError
+from vedette.language.declarations import Declaration
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.limits import DEFAULT_LIMITS, Limits
+from vedette.language.parser.declarations import DeclarationParser
+from vedette.language.parser.recovery import Recovery
+from vedette.language.parser.script import StatementParser
+from vedette.language.statements import Statement
+from vedette.language.words import DECLARATION_WORDS, STATEMENT_WORDS
+
+__all__ = ["Declarations", "OneStatement", "Part", "is_open", "read_script", "relocate"]
+
+_WORDS = STATEMENT_WORDS | DECLARATION_WORDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declarations:
+    """Declarations that stand together, doc comments included: they may refer to each other, so they go as one."""
+
+    text: str
+    start: int
+    """Where in the whole text it begins, in characters."""
+    trees: tuple[Declaration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneStatement:
+    text: str
+    start: int
+    tree: Statement
+
+
+Part: TypeAlias = Declarations | OneStatement
+
+
+def read_script(text: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Part, ...]:
+    """The parts of a text in order. Raises with every mistake of the whole text, before anything is run."""
+    return tuple(_Reader(text, limits).parts())
+
+
+def is_open(text: str) -> bool:
+    """Whether more text could still make this right: the first mistake is that it ends where it does."""
+    try:
+        read_script(text)
+    except VedetteError as error:
+        first = error.diagnostics[0] if error.diagnostics else None
+        if not isinstance(first, Diagnostic):
+            return False
+        unclosed_comment = text.startswith("/*", first.span.start) and first.span.end == len(text)
+        return first.span.start == len(text) or unclosed_comment
+    return False
+
+
+def relocate(error: VedetteError, part: Part, source: str) -> VedetteError:
+    """Make the places that an error of a part points to places in the whole text."""
+    moved = [_moved(d, part, source) if isinstance(d, Diagnostic) else d for d in error.diagnostics]
+    error.diagnostics = tuple(moved)
+    if moved and isinstance(moved[0], Diagnostic) and "line" in error.fields:
+        error.fields.update(line=moved[0].line, column=moved[0].column)
+    return error
+
+
+def _moved(diagnostic: Diagnostic, part: Part, source: str) -> Diagnostic:
+    if diagnostic.source != part.text:
+        return diagnostic  # it points into a text that was defined before
+    span = Span(diagnostic.span.start + part.start, diagnostic.span.end + part.start)
+    return replace(diagnostic, span=span, source=source)
+
+
+class _Reader:
+    """Both parsers over the same tokens: whichever the next word belongs to goes on from where the other stopped."""
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        self.text = text
+        self.statements = StatementParser(text, limits)
+        self.declarations = DeclarationParser(text, limits)
+        self.tokens = self.statements.tokens
+        self.statement_recovery = Recovery(self.statements, _WORDS)
+        self.declaration_recovery = Recovery(self.declarations, _WORDS)
+        self.declaration_recovery.diagnostics = self.statement_recovery.diagnostics
+        self.index = 0
+
+    def parts(self) -> Iterator[Part]:
+        found: list[Part] = []
+        while self.tokens[self.index].kind != "end":
+            if self.tokens[self.index].word == ";":
+                self.index += 1
+            elif self.at_declaration():
+                found.append(self.read_declarations())
+            else:
+                found.extend(self.read_statement())
+        self.statement_recovery.finish()
+        return iter(found)
+
+    def at_declaration(self) -> bool:
+        """At a word that starts a declaration. `node = WATCH …` names a watch."""
+        word = self.tokens[self.index].word
+        return (word in DECLARATION_WORDS and self.tokens[self.index + 1].word != "=") or word == "["
+
+    def read_declarations(self) -> Declarations:
+        start = self.tokens[self.index - 1].end if self.index else 0
+        parser, trees = self.declarations, list[Declaration]()
+        parser.go_to(self.index)
+        end = start
+        while self.at_declaration():
+            read = parser.ontology if parser.token.word == "ONTOLOGY" else parser.declaration
+            tree: Declaration | None = self.declaration_recovery.attempt(read)
+            trees.extend([tree] if tree is not None else [])
+            end = self.tokens[parser.index - 1].end
+            while parser.token.word == ";":
+                parser.take()
+            self.index = parser.index
+        return Declarations(text=self.text[start:end], start=start, trees=tuple(trees))
+
+    def read_statement(self) -> Iterator[OneStatement]:
+        parser, start = self.statements, self.tokens[self.index].start
+        parser.go_to(self.index)
+        tree = self.statement_recovery.attempt(parser.statement)
+        self.index = parser.index
+        if tree is not None:
+            end = self.tokens[self.index - 1].end
+            yield OneStatement(text=self.text[start:end], start=start, tree=tree)
