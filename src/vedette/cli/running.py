@@ -1,59 +1,45 @@
-"""Running a text in a session: declarations are defined, statements executed, each result shown as it comes."""
+"""Running the parts of a text in a session: declarations are defined, statements executed, each result is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vedette.cli.display import Display
-from vedette.cli.script import Declarations, Part, read_script, relocate
+from vedette.cli.script import Declarations, Part, relocate
 from vedette.clock import Clock
 from vedette.engine.session import Session
 from vedette.errors import PolicyError, VedetteError
-from vedette.language.schema import Schema
+from vedette.language.diagnostics import Diagnostic, line_and_column
+from vedette.language.schema import EdgeType, NodeType, Schema
 
-__all__ = ["changed_names", "define_text", "first_place", "run_parts", "run_text"]
-
-
-def run_text(
-    session: Session, text: str, display: Display, *, params: Mapping[str, Any] | None = None, clock: Clock | None = None
-) -> None:
-    """Parse the whole text, then run it; stops at the first error, whose places are places in `text`."""
-    run_parts(session, text, read_script(text), display, params=params, clock=clock)
+__all__ = ["changed_names", "define_text", "place_of", "run_part"]
 
 
-def run_parts(
+def run_part(
     session: Session,
-    text: str,
-    parts: Sequence[Part],
+    part: Part,
+    source: str,
     display: Display,
     *,
     params: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
 ) -> None:
-    """With a `clock`, each result is shown with the time it took."""
-    for part in parts:
-        try:
-            _run_part(session, part, display, params or {}, clock)
-        except VedetteError as error:
-            relocate(error, part, text)
-            error.add_note(f"{part.start}")
-            raise
-
-
-def _run_part(
-    session: Session, part: Part, display: Display, params: Mapping[str, Any], clock: Clock | None
-) -> None:
-    if isinstance(part, Declarations):
-        display.defined(define_text(session, part.text))
-        return
-    started = clock.monotonic() if clock is not None else 0.0
-    result = session.execute(part.text, params)
-    display.result(result, None if clock is None else clock.monotonic() - started)
+    """Run one part of `source`, into which errors will point. With a `clock`, the time it took is shown."""
+    try:
+        if isinstance(part, Declarations):
+            display.defined(define_text(session, part.text))
+            return
+        started = clock.monotonic() if clock is not None else 0.0
+        result = session.execute(part.text, params)
+        display.result(result, None if clock is None else clock.monotonic() - started)
+    except VedetteError as error:
+        relocate(error, part, source)
+        raise
 
 
 def define_text(session: Session, text: str) -> list[str]:
-    """Define declarations in the session's database; what is new. An actor may not: no policy speaks of it."""
+    """Define declarations in the session's database; returns what is new. An actor may not: no policy speaks of it."""
     if session.actor is not None:
         raise PolicyError(
             "E7001",
@@ -67,17 +53,20 @@ def define_text(session: Session, text: str) -> list[str]:
 
 def changed_names(old: Schema, new: Schema) -> list[str]:
     """What a definition added: new names, and types that have new attributes."""
-    holders = [(old.nodes, new.nodes), (old.edges, new.edges)]
+    before: dict[str, NodeType | EdgeType] = {**old.nodes, **old.edges}
+    after: dict[str, NodeType | EdgeType] = {**new.nodes, **new.edges}
     grown = [
-        name
-        for before, after in holders
-        for name, held in after.items()  # type: ignore[attr-defined]
-        if name not in before or before[name].attributes != held.attributes  # type: ignore[index]
+        name for name, held in after.items() if name not in before or before[name].attributes != held.attributes
     ]
-    others = [
-        (old.aliases, new.aliases),
-        (old.constraints, new.constraints),
-        (old.rules, new.rules),
-        (old.policies, new.policies),
-    ]
-    return grown + [name for before, after in others for name in after if name not in before]  # type: ignore[attr-defined]
+    known = {*old.aliases, *old.constraints, *old.rules, *old.policies}
+    others: Iterable[str] = (*new.aliases, *new.constraints, *new.rules, *new.policies)
+    return grown + [name for name in others if name not in known]
+
+
+def place_of(error: VedetteError, source: str, start: int = 0) -> str:
+    """`line:column` of the error's first place; of what begins at `start` when it has none."""
+    first = error.diagnostics[0] if error.diagnostics else None
+    if isinstance(first, Diagnostic) and first.source == source:
+        return f"{first.line}:{first.column}"
+    line, column = line_and_column(source, start)
+    return f"{line}:{column}"

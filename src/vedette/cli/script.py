@@ -28,6 +28,8 @@ class Declarations:
     text: str
     start: int
     """Where in the whole text it begins, in characters."""
+    first: int
+    """Where its first word stands, behind all comments."""
     trees: tuple[Declaration, ...]
 
 
@@ -36,6 +38,10 @@ class OneStatement:
     text: str
     start: int
     tree: Statement
+
+    @property
+    def first(self) -> int:
+        return self.start
 
 
 Part: TypeAlias = Declarations | OneStatement
@@ -107,6 +113,7 @@ class _Reader:
 
     def read_declarations(self) -> Declarations:
         start = self.tokens[self.index - 1].end if self.index else 0
+        first = self.tokens[self.index].start
         parser, trees = self.declarations, list[Declaration]()
         parser.go_to(self.index)
         end = start
@@ -118,7 +125,7 @@ class _Reader:
             while parser.token.word == ";":
                 parser.take()
             self.index = parser.index
-        return Declarations(text=self.text[start:end], start=start, trees=tuple(trees))
+        return Declarations(text=self.text[start:end], start=start, first=first, trees=tuple(trees))
 
     def read_statement(self) -> Iterator[OneStatement]:
         parser, start = self.statements, self.tokens[self.index].start

@@ -1,18 +1,21 @@
 """Garbage collection as a policy: a graph of a million elements must not be walked in the middle of a commit.
 
 What is loaded is frozen, automatic full collections are off (Python's young generations go on as ever: nodes, watches
-and events hold no cycles), and a full collection is left to moments when nobody waits. The policy is the process's, so
-it is engaged once and released with the last home that asked for it.
+and events hold no cycles), and a full collection waits for a quiet moment of the process. The policy is the process's,
+so it is engaged once and released with the last home that asked for it.
 """
 
 from __future__ import annotations
 
 import gc
-from threading import Lock
+from threading import Event, Lock, Thread
 
 __all__ = ["CollectionPolicy", "collection_policy"]
 
 _NEVER = 1_000_000_000
+_LOOK_SECONDS = 10.0
+_QUIET_COLLECTIONS = 2
+"""A process that had at most this many young collections between two looks is quiet."""
 
 
 class CollectionPolicy:
@@ -22,30 +25,52 @@ class CollectionPolicy:
         self._lock = Lock()
         self._users = 0
         self._thresholds = gc.get_threshold()
+        self._released = Event()
 
     def engage(self) -> None:
+        """Freeze what is there, and leave full collections to quiet moments."""
         with self._lock:
             self._users += 1
             if self._users == 1:
                 self._thresholds = gc.get_threshold()
                 first, second, _ = self._thresholds
                 gc.set_threshold(first, second, _NEVER)
-            gc.collect(1)
+                self._released = Event()
+                Thread(target=self._look, args=(self._released,), name="vedette-collect", daemon=True).start()
             gc.freeze()
 
     def release(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
+                self._released.set()
                 gc.set_threshold(*self._thresholds)
                 gc.unfreeze()
 
-    def rest(self) -> None:
-        """A quiet moment: collect what nobody needs, and freeze what has stayed."""
+    def collect(self) -> None:
+        """A full collection, and freeze what has stayed."""
         with self._lock:
-            gc.unfreeze()
-            gc.collect()
-            gc.freeze()
+            if self._users:
+                gc.unfreeze()
+                gc.collect()
+                gc.freeze()
+
+    def _look(self, released: Event) -> None:
+        """Collect once whenever the process has become quiet after it was busy."""
+        seen = _young_collections()
+        busy = False
+        while not released.wait(_LOOK_SECONDS):
+            now = _young_collections()
+            if now - seen > _QUIET_COLLECTIONS:
+                busy = True
+            elif busy:
+                self.collect()
+                busy = False
+            seen = _young_collections()
+
+
+def _young_collections() -> int:
+    return int(gc.get_stats()[0]["collections"])
 
 
 collection_policy = CollectionPolicy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vedette.engine import execution
 from vedette.engine.compile import Mutation, Query, compile_statement
@@ -15,7 +15,7 @@ from vedette.language import statements as ast
 from vedette.language.compile_steps import Chain
 from vedette.language.context import Row
 from vedette.language.plan import Plan, Step
-from vedette.language.resolved_text import condition_text, target_text
+from vedette.language.resolved_text import condition_text, target_text, variable_names
 
 __all__ = ["explain_statement", "profile_statement"]
 
@@ -26,7 +26,12 @@ def explain_statement(request: Request) -> Result:
     inner = _inner(request.prepared)
     with request.session.turn:
         executable = compile_statement(request.prepared, inner, request.signature, request.database.state)
-    rows = [(*_describe(step), _round(estimate)) for step, estimate in _steps(executable.plans)]
+    names = _names_of(executable.plans)
+    rows = [
+        (*_describe(step, names), _round(plan.estimates[index]))
+        for plan in executable.plans
+        for index, step in enumerate(plan.steps)
+    ]
     return Result(columns=("step", "detail", "estimate"), rows=rows)
 
 
@@ -49,8 +54,9 @@ def profile_statement(request: Request) -> Result:
             result = execution.mutate(session, executable, request.constants)
     result.columns = ("step", "detail", "estimate", "entered", "passed")
     found = len(result.rows)
+    names = _names_of(executable.plans)
     result.rows = [
-        (*_describe(step), _round(plan.estimates[index]), *counter.counts(plan, index))
+        (*_describe(step, names), _round(plan.estimates[index]), *counter.counts(plan, index))
         for plan in executable.plans
         for index, step in enumerate(plan.steps)
     ]
@@ -90,15 +96,15 @@ class _Counter:
         return self._entered.get((id(plan), index), 0), self._entered.get((id(plan), index + 1))
 
 
-def _steps(plans: Sequence[Plan]) -> list[tuple[Step, float]]:
-    return [(step, cost) for plan in plans for step, cost in zip(plan.steps, plan.estimates, strict=True)]
+def _names_of(plans: Sequence[Plan]) -> dict[int, str]:
+    return {slot: name for plan in plans for slot, name in variable_names(plan.pattern).items()}
 
 
 def _round(estimate: float) -> float:
     return round(min(estimate, 1e9), 1)
 
 
-def _describe(step: Step) -> tuple[str, str]:
+def _describe(step: Step, names: Mapping[int, str]) -> tuple[str, str]:
     match step:
         case steps.ById():
             return "by id", f"{step.node.name}.id = {condition_text(step.key)}"
@@ -109,11 +115,14 @@ def _describe(step: Step) -> tuple[str, str]:
         case steps.ScanEdges():
             return "scan edges", _names(step.edge.edges)
         case steps.Expand():
-            return "expand", f"{_names(step.edge.edges)} from {target_text(step.edge.targets[step.position])}"
+            return (
+                "expand",
+                f"{_names(step.edge.edges)} from {target_text(step.edge.targets[step.position], names)}",
+            )
         case steps.Unfold():
             return "unfold", _names(step.edge.edges)
         case steps.FollowPath():
-            ends = f"{target_text(step.path.source)} to {target_text(step.path.target)}"
+            ends = f"{target_text(step.path.source, names)} to {target_text(step.path.target, names)}"
             return "follow", f"{step.path.edge} {ends}, {step.path.low}..{step.path.high} edges"
         case steps.CheckType():
             return "check type", f"{step.node.name}: {_names(step.node.types)}"

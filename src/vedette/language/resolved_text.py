@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from vedette.language import resolved
 from vedette.language.resolved import Condition
 
-__all__ = ["condition_text", "target_text"]
+__all__ = ["condition_text", "target_text", "variable_names"]
 
 
-def target_text(target: int | Condition | None) -> str:
+def target_text(target: int | Condition | None, names: Mapping[int, str]) -> str:
+    """A target of an edge as it was written: a variable, a wildcard, or an expression."""
     if target is None:
         return "_"
-    return f"r{target}" if isinstance(target, int) else condition_text(target)
+    return names.get(target, "_") if isinstance(target, int) else condition_text(target)
+
+
+def variable_names(pattern: resolved.ResolvedPattern) -> dict[int, str]:
+    """Register ▸ variable, for the pattern and for every variable of an outer pattern that it mentions."""
+    names = {
+        part.slot: part.name
+        for part in resolved.subexpressions(resolved.ExistsIn(pattern))
+        if isinstance(part, resolved.Slot)
+    }
+    for element in pattern.elements:
+        if not isinstance(element, resolved.PathElement) and element.name is not None:
+            names[element.slot] = element.name
+    return names
 
 
 def condition_text(condition: Condition) -> str:

@@ -37,7 +37,9 @@ class ManualClock:
 
     def __init__(self, start: datetime = START) -> None:
         if start.tzinfo is None:
-            raise ValueError("a ManualClock needs a start with a time zone, such as datetime(2024, 1, 1, tzinfo=UTC)")
+            raise ValueError(
+                "a ManualClock needs a start with a time zone, such as datetime(2024, 1, 1, tzinfo=UTC)"
+            )
         self._start = start.astimezone(UTC)
         self._elapsed = 0.0
         self._timers: list[Timer] = []

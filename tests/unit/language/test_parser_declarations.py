@@ -46,10 +46,25 @@ def test_spellings_of_node_modifiers(text: str) -> None:
     assert one(text) == NodeDeclaration("A", ("B",), (), frozenset({"abstract", "sealed"}))
 
 
-def test_modifiers_in_front_belong_to_what_follows() -> None:
-    found = parse_declarations("node A [abstract] node B type C = Int [sealed] node D node E abstract node F")
-    modifiers = [set(node.modifiers) for node in found if isinstance(node, NodeDeclaration)]
-    assert modifiers == [set(), {"abstract"}, {"sealed"}, set(), {"abstract"}]
+@pytest.mark.parametrize(
+    ("text", "modifiers"),
+    [
+        ("node A abstract node B", [set(), {"abstract"}]),
+        ("node A sealed: C abstract node B", [{"sealed"}, {"abstract"}]),
+        ("node A [abstract] node B", [{"abstract"}, set()]),
+        ("node A [abstract]\nnode B", [{"abstract"}, set()]),
+        ("node A\n[abstract] node B", [set(), {"abstract"}]),
+        ("node A: C\n  [abstract]\nnode B", [set(), {"abstract"}]),
+        ("node A\n  [abstract] { x: Int }\nnode B", [{"abstract"}, set()]),
+        ("type C = Int [sealed] node B", [{"sealed"}]),
+        ("type C = Int [required] node B", [set()]),
+        ("edge e(abstract: A) [abstract -> 1] node B", [set()]),
+        ("edge e(abstract: A) [abstract] node B", [{"abstract"}]),
+    ],
+)
+def test_modifiers_between_two_declarations(text: str, modifiers: list[set[str]]) -> None:
+    found = [set(node.modifiers) for node in parse_declarations(text) if isinstance(node, NodeDeclaration)]
+    assert found == modifiers
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,9 @@ class TypeDeclarationParser(WatchParser):
         return found
 
     def node_modifiers_behind(self) -> set[str]:
+        """After a name, words before `node` belong to the next one, and a bracket does when it starts a line."""
+        if self.token.word == "[" and "\n" not in self.source[self.end : self.token.start]:
+            return self.node_modifiers()
         return set() if self.at_next_node() else self.node_modifiers()
 
     def node_modifier(self) -> str:
@@ -87,13 +90,13 @@ class TypeDeclarationParser(WatchParser):
         return self.take().text.lower()
 
     def at_next_node(self) -> bool:
-        """Whether the modifiers here belong to the next declaration: `node A [sealed] node B`."""
+        """At modifiers that stand in front of `node`, whatever was read before them."""
         tokens, index = self.tokens, self.index
         if self.token.word == "[":
-            nesting = 1
-            while nesting and tokens[index].kind != "end":
+            if self.peek() not in _NODE_MODIFIERS | {"EXTENSION"} or self.peek(2) not in (",", "]", "-"):
+                return False
+            while tokens[index].kind != "end" and tokens[index].word != "]":
                 index += 1
-                nesting += {"[": 1, "]": -1}.get(tokens[index].word, 0)
             index += tokens[index].kind != "end"
         while tokens[index].word in ("ABSTRACT", "SEALED"):
             index += 1

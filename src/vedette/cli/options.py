@@ -1,0 +1,60 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from vedette.cli.failure import CommandFailed
+
+__all__ = [
+    "DEFAULT_DATA",
+    "ActorOption",
+    "DataOption",
+    "DatabaseOption",
+    "JsonOption",
+    "directory_of",
+    "read_text",
+]
+
+DEFAULT_DATA = "data"
+_MEMORY = ":memory:"
+
+DataOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        envvar="VEDETTE_DATA",
+        help="The data directory; also postgresql://… or :memory:, which keeps nothing.",
+    ),
+]
+DatabaseOption: TypeAlias = Annotated[
+    str, typer.Option("--database", metavar="NAME", help="Which database of it; made on first use.")
+]
+ActorOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--actor", metavar="ID", help="Act as this node, bound by policy; without, as the system."),
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+
+def directory_of(location: str) -> Path | None:
+    """The folder of a data directory; None for homes that have none."""
+    return None if location == _MEMORY or "://" in location else Path(os.fspath(location))
+
+
+def read_text(name: str) -> str:
+    """The text of a file; `-` is standard input."""
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        return data.decode("utf-8")
+    except OSError as error:
+        raise CommandFailed(f"{name} cannot be read: {error.strerror or error}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CommandFailed(f"{name}:{line}: this is not UTF-8 text. Save the file as UTF-8.") from error

@@ -1,0 +1,35 @@
+"""Opening the place where the data is, for the length of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vedette.cli.display import Display
+from vedette.cli.options import directory_of
+from vedette.engine.home import Vedette, open_vedette
+from vedette.engine.session import Session
+
+__all__ = ["open_place", "open_session"]
+
+
+@contextmanager
+def open_place(location: str, *, display: Display) -> Iterator[Vedette]:
+    """The home at `location`; says so when it makes a new data directory."""
+    directory = directory_of(location)
+    is_new = directory is not None and not (directory / "format").exists()
+    with open_vedette(location) as home:
+        if is_new:
+            display.note(f"{location} is a new data directory")
+        yield home
+
+
+@contextmanager
+def open_session(
+    location: str, database: str, actor: str | None = None, *, display: Display
+) -> Iterator[Session]:
+    with open_place(location, display=display) as home:
+        if database not in home.databases():
+            display.note(f"'{database}' is a new database")
+        with home.database(database).session(actor) as session:
+            yield session
