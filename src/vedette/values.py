@@ -79,8 +79,10 @@ def duration_to_text(duration: timedelta) -> str:
 def to_canonical(value: object) -> Value:
     """Bring a value from outside into its canonical form; raises TypeError or ValueError when there is none."""
     kind = type(value)
-    if kind is str or value is None or kind is bool or kind is float:
+    if value is None or kind is bool or kind is float:
         return value  # type: ignore[return-value]
+    if isinstance(value, str):
+        return _encodable(value)
     if kind is int:
         if not INT_MIN <= value <= INT_MAX:  # type: ignore[operator]
             raise ValueError(f"the integer {_shorten(value)} does not fit into 64 bits")
@@ -97,6 +99,14 @@ def to_canonical(value: object) -> Value:
 def _as_utc(moment: datetime) -> datetime:
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
+
+
+def _encodable(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the text holds a lone surrogate, {text[error.start]!r}, which is no character") from error
+    return str(text)
 
 
 def _shorten(number: object) -> str:

@@ -86,7 +86,7 @@ def test_every_opening_counts_and_nothing_else_does(home: Home, store: Store) ->
 def test_facts_come_back(home: Home, store: Store) -> None:
     store.append(Batch(tick=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
     store.append(Batch(tick=7, definitions=["node C {}"]))
-    store.put_meta([("k", "ü")])
+    store.put_meta([("k", "no"), ("k", "ü")])  # the last word counts
     _, facts = reopen(home, store)
     assert (facts.tick, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
     assert facts.meta == {"k": "ü", "l": "2"}

@@ -186,6 +186,9 @@ _PROJECTION = st.builds(x.Projection, _SMALL, perhaps(names)) | st.builds(x.Proj
 projections = several(_PROJECTION, 1)
 order_terms = st.builds(x.OrderTerm, _SMALL, st.booleans())
 _COUNTS = st.builds(x.Literal, integers) | parameters
+_NEGATIVE_COUNTS = st.builds(x.Unary, st.just("-"), st.builds(x.Literal, integers)) | st.just(
+    x.Literal(INT_MIN)
+)
 _BLOCKS = st.builds(s.MatchBlock, patterns, perhaps(expressions))
 _RETURNS = st.builds(
     s.Return, projections, st.booleans(), several(order_terms), perhaps(_COUNTS), perhaps(_COUNTS)
@@ -284,7 +287,7 @@ _PLAIN = st.one_of(
     st.builds(s.Savepoint, identifiers),
     st.builds(s.BeginSession, ids | variables),
     st.builds(s.EndSession),
-    st.builds(s.Tick, perhaps(_COUNTS | st.builds(x.Unary, st.just("-"), st.builds(x.Literal, integers)))),
+    st.builds(s.Tick, perhaps(_COUNTS | _NEGATIVE_COUNTS)),
     st.builds(s.Trigger, names, perhaps(expressions)),
     st.builds(s.Ack, _DELIVERIES),
     st.builds(s.Nack, _DELIVERIES, st.just(()) | options),

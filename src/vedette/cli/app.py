@@ -60,6 +60,7 @@ app = typer.Typer(
     help="A reactive watch platform: a graph that tells you when what you care about becomes true, changes or ends.",
     epilog="Start with `vedette serve --demo`, or `vedette shell` and `.help`. Each command has its own --help.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from vedette.cli.failure import error_text
 from vedette.cli.json_output import json_line, result_record
-from vedette.cli.table import result_table, summary, table
+from vedette.cli.table import drawn_table, plain_table, summary
 from vedette.cli.value_text import visible
 from vedette.engine.result import Result
 from vedette.errors import VedetteError
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Display", "JsonDisplay", "TableDisplay", "console_for", "display_for"]
 
+MOST_DRAWN = 1_000
+"""Rows shown at a terminal."""
 _UNLIMITED = 100_000
 """Columns of what is no terminal: nothing is folded there."""
 
 
 class Display(Protocol):
-    """Results go to standard output, everything said about them to standard error unless someone is looking."""
+    """Results go to standard output; notes, warnings and errors to standard error."""
 
     def result(self, result: Result, seconds: float | None = None) -> None: ...
 
@@ -82,7 +84,7 @@ class TableDisplay(_Speaking):
 
     def result(self, result: Result, seconds: float | None = None) -> None:
         if result.columns:
-            self.out.print(result_table(result, drawn=self.out.is_terminal))
+            self.listing(result.columns, result.rows)
         for text in result.warnings:
             self.warning(text)
         self.out.print(summary(result, seconds), style="green" if not result.columns else "dim")
@@ -94,7 +96,12 @@ class TableDisplay(_Speaking):
             self.out.print("nothing new: all of this was defined before", style="dim")
 
     def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        self.out.print(table(columns, rows, drawn=self.out.is_terminal))
+        if not self.out.is_terminal:
+            print("\n".join(plain_table(columns, rows)), flush=True)
+            return
+        self.out.print(drawn_table(columns, rows[:MOST_DRAWN]))
+        if len(rows) > MOST_DRAWN:
+            self.note(f"… and {len(rows) - MOST_DRAWN:,} more rows: add LIMIT, or write them to a file.")
 
 
 class JsonDisplay(_Speaking):

@@ -40,18 +40,21 @@ def error_text(error: VedetteError, place: str = "") -> Text:
         text.append(f"{visible(place)}: ", style="bold")
     text.append(f"{error.words}: {error.code} {error.name}: ", style="bold red")
     text.append(visible(error.text))
+    repeated = f" {error.text} (line" if len(error.diagnostics) == 1 else None
     for diagnostic in error.diagnostics:
-        text.append("\n").append_text(_underlined(diagnostic.render()))
+        text.append("\n").append_text(_underlined(diagnostic.render(), repeated))
     if error.code in ADVICE:
         text.append(f"\n{ADVICE[error.code]}", style="yellow")
     return text
 
 
-def _underlined(rendered: str) -> Text:
-    """A line of the source and a line of ^: both in red where it is wrong."""
+def _underlined(rendered: str, repeated: str | None) -> Text:
+    """A line of the source and a line of ^: both in red where it is wrong. What was said already is left out."""
     from rich.text import Text
 
     source, _, pointer = rendered.partition("\n")
+    if repeated is not None and repeated in pointer:
+        pointer = f"{pointer.partition(repeated)[0]} line{pointer.partition(repeated)[2].rstrip(')')}"
     line = Text(visible(source))
     line.stylize("dim", 0, source.find("|") + 1)
     marked = _POINTER.match(pointer)

@@ -52,9 +52,10 @@ def read_text(name: str) -> str:
     """The text of a file; `-` is standard input."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return data.decode("utf-8")
     except OSError as error:
         raise CommandFailed(f"{name} cannot be read: {error.strerror or error}. Check the path.") from error
+    try:
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CommandFailed(f"{name}:{line}: this is not UTF-8 text. Save the file as UTF-8.") from error

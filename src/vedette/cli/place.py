@@ -10,7 +10,7 @@ from vedette.cli.options import directory_of
 from vedette.engine.home import Vedette, open_vedette
 from vedette.engine.session import Session
 
-__all__ = ["open_place", "open_session"]
+__all__ = ["open_place", "open_session", "session_in"]
 
 
 @contextmanager
@@ -28,8 +28,12 @@ def open_place(location: str, *, display: Display) -> Iterator[Vedette]:
 def open_session(
     location: str, database: str, actor: str | None = None, *, display: Display
 ) -> Iterator[Session]:
-    with open_place(location, display=display) as home:
-        if database not in home.databases():
-            display.note(f"'{database}' is a new database")
-        with home.database(database).session(actor) as session:
-            yield session
+    with open_place(location, display=display) as home, session_in(home, database, actor, display) as session:
+        yield session
+
+
+def session_in(home: Vedette, database: str, actor: str | None, display: Display) -> Session:
+    """A session with a database of the home; says so when it makes a new one."""
+    if database not in home.databases():
+        display.note(f"'{database}' is a new database")
+    return home.database(database).session(actor)

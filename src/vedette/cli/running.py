@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import typer
 
 from vedette.cli.display import Display
 from vedette.cli.script import Declarations, Part, relocate
@@ -13,7 +16,7 @@ from vedette.errors import PolicyError, VedetteError
 from vedette.language.diagnostics import Diagnostic, line_and_column
 from vedette.language.schema import EdgeType, NodeType, Schema
 
-__all__ = ["changed_names", "define_text", "place_of", "run_part"]
+__all__ = ["changed_names", "define_text", "located", "place_of", "run_part"]
 
 
 def run_part(
@@ -56,11 +59,23 @@ def changed_names(old: Schema, new: Schema) -> list[str]:
     before: dict[str, NodeType | EdgeType] = {**old.nodes, **old.edges}
     after: dict[str, NodeType | EdgeType] = {**new.nodes, **new.edges}
     grown = [
-        name for name, held in after.items() if name not in before or before[name].attributes != held.attributes
+        name
+        for name, held in after.items()
+        if name not in before or before[name].attributes != held.attributes
     ]
     known = {*old.aliases, *old.constraints, *old.rules, *old.policies}
     others: Iterable[str] = (*new.aliases, *new.constraints, *new.rules, *new.policies)
     return grown + [name for name in others if name not in known]
+
+
+@contextmanager
+def located(display: Display, name: str, source: str, start: int = 0) -> Iterator[None]:
+    """An error within is shown with its place in the file `name`, and ends the command."""
+    try:
+        yield
+    except VedetteError as error:
+        display.error(error, f"{name}:{place_of(error, source, start)}")
+        raise typer.Exit(1) from error
 
 
 def place_of(error: VedetteError, source: str, start: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from vedette.errors import VedetteError
 from vedette.language.declarations import Declaration
@@ -16,7 +16,7 @@ from vedette.language.parser.script import StatementParser
 from vedette.language.statements import Statement
 from vedette.language.words import DECLARATION_WORDS, STATEMENT_WORDS
 
-__all__ = ["Declarations", "OneStatement", "Part", "is_open", "read_script", "relocate"]
+__all__ = ["Declarations", "OneStatement", "Part", "Reading", "read_script", "reading_of", "relocate"]
 
 _WORDS = STATEMENT_WORDS | DECLARATION_WORDS
 
@@ -45,6 +45,7 @@ class OneStatement:
 
 
 Part: TypeAlias = Declarations | OneStatement
+Reading: TypeAlias = Literal["whole", "open", "wrong"]
 
 
 def read_script(text: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Part, ...]:
@@ -52,17 +53,17 @@ def read_script(text: str, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Part, ..
     return tuple(_Reader(text, limits).parts())
 
 
-def is_open(text: str) -> bool:
-    """Whether more text could still make this right: the first mistake is that it ends where it does."""
+def reading_of(text: str) -> Reading:
+    """`whole`; `open`: it ends where more is expected, so more text could still make it right; or `wrong`."""
     try:
         read_script(text)
     except VedetteError as error:
         first = error.diagnostics[0] if error.diagnostics else None
         if not isinstance(first, Diagnostic):
-            return False
+            return "wrong"
         unclosed_comment = text.startswith("/*", first.span.start) and first.span.end == len(text)
-        return first.span.start == len(text) or unclosed_comment
-    return False
+        return "open" if first.span.start == len(text) or unclosed_comment else "wrong"
+    return "whole"
 
 
 def relocate(error: VedetteError, part: Part, source: str) -> VedetteError:

@@ -13,69 +13,77 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vedette.engine.result import Result
 from vedette.engine.session import Session
+from vedette.engine.state import Commit
+from vedette.engine.turn import Turn
 from vedette.errors import StoreError
+from vedette.storage.group_commit import CommitGate
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
 __all__ = ["AsyncSession", "DurableWaiters"]
 
+_Gate = CommitGate[Commit]
+_Place = tuple["asyncio.AbstractEventLoop", _Gate]
 _Waiting = tuple[int, "asyncio.Future[None]"]
 
 
 class DurableWaiters:
-    """Futures that wait for commits to become durable, by event loop; each loop is woken once per flush."""
+    """Futures that wait for commits to become durable, by event loop and gate; each is woken once per flush."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = Lock()
-        self._loops: dict[asyncio.AbstractEventLoop, list[_Waiting]] = {}
+        self._places: dict[_Place, list[_Waiting]] = {}
 
-    async def wait(self, sequence: int) -> None:
-        """Return when everything up to this commit is durable."""
-        if self._database.gate.durable_tick >= sequence:
+    async def wait(self, turn: Turn) -> None:
+        """Return when everything that was seen in the turn is durable; `Database.wait` for asyncio."""
+        if turn.gate.durable_tick >= turn.seen:
             return
         loop = asyncio.get_running_loop()
+        place = (loop, turn.gate)
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            waiting = self._loops.get(loop)
-            first = waiting is None
-            if waiting is None:
-                waiting = self._loops[loop] = []
-            waiting.append((sequence, future))
-        if first:
-            self._ask(loop, sequence)
+            waiting = self._places.setdefault(place, [])
+            waiting.append((turn.seen, future))
+        if len(waiting) == 1:
+            self._ask(place, turn.seen)
         try:
             await future
         except StoreError as error:
-            self._database.fail(error)
+            self._database.fail(error, turn)
             raise
 
-    def _ask(self, loop: asyncio.AbstractEventLoop, sequence: int) -> None:
-        """Have the loop called when this commit is durable; one question at a time for each loop."""
+    def _ask(self, place: _Place, sequence: int) -> None:
+        """Have the loop called when this commit is durable; one question at a time for each place."""
+        loop, gate = place
 
         def answered(error: StoreError | None) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._release, loop, error)
+            try:
+                loop.call_soon_threadsafe(self._release, place, sequence, error)
+            except RuntimeError:  # the loop was closed, and nobody waits there any more
+                with self._lock:
+                    self._places.pop(place, None)
 
-        self._database.gate.notify(sequence, answered)
+        gate.notify(sequence, answered)
 
-    def _release(self, loop: asyncio.AbstractEventLoop, error: StoreError | None) -> None:
-        durable = self._database.gate.durable_tick
+    def _release(self, place: _Place, reached: int, error: StoreError | None) -> None:
+        """Wake all whom the answer concerns; ask again for the others. Runs in the loop."""
+        reached = max(reached, place[1].durable_tick)
         with self._lock:
-            waiting = self._loops.pop(loop, [])
-            left = [item for item in waiting if item[0] > durable] if error is None else []
+            waiting = self._places.pop(place, [])
+            left = [item for item in waiting if item[0] > reached] if error is None else []
             if left:
-                self._loops[loop] = left
+                self._places[place] = left
         for sequence, future in waiting:
-            if future.done() or (error is None and sequence > durable):
+            if future.done() or (error is None and sequence > reached):
                 continue
-            if error is not None:
-                future.set_exception(error)
-            else:
+            if error is None:
                 future.set_result(None)
+            else:
+                future.set_exception(StoreError(error.code, error.text, fields=error.fields))
         if left:
-            self._ask(loop, max(sequence for sequence, _ in left))
+            self._ask(place, max(sequence for sequence, _ in left))
 
 
 class AsyncSession:
@@ -95,7 +103,7 @@ class AsyncSession:
             try:
                 return self._session.execute_undurably(text, named)
             finally:
-                await self._database.waiters.wait(self._session.turn.seen)
+                await self._database.waiters.wait(self._session.turn)
 
     async def run(
         self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
@@ -108,7 +116,7 @@ class AsyncSession:
             try:
                 return self._session.run_undurably(script, named)
             finally:
-                await self._database.waiters.wait(self._session.turn.seen)
+                await self._database.waiters.wait(self._session.turn)
 
     async def _room(self) -> None:
         """Wait, without stopping the loop, while the queue to the disk is full."""

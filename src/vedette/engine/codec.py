@@ -53,7 +53,7 @@ class ElementCodec:
     def _attributes(self, element: Element, head: dict[str, Any]) -> bytes:
         head.update(zip(self._names[element.type], element.values, strict=False))
         for name, convert in self._encoders[element.type]:
-            value = head[name]
+            value = head.get(name)  # an element of before `define` has no value for what came later
             if value is not None:
                 head[name] = convert(value)
         return _encode(head)

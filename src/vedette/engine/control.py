@@ -11,6 +11,7 @@ from vedette.engine.explain import explain_statement, profile_statement
 from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import Moment, OpenTransaction
+from vedette.engine.watch_statements import WATCH_STATEMENTS
 from vedette.errors import MutationError, TimeError, TransactionError
 from vedette.graph.rules import compile_trigger, trigger_rule
 from vedette.language import statements as ast
@@ -50,6 +51,8 @@ def _commit(request: Request) -> Result:
     with session.turn:
         committed = False
         try:
+            if opened.aborted is not None:  # since it asked for its turn
+                raise _rolled_back(opened)
             opened.check_reads()
             result.warnings = tuple(
                 execution.commit_transaction(
@@ -70,9 +73,8 @@ def _rollback(request: Request) -> Result:
     with request.session.turn:
         if statement.savepoint is None:
             opened.end(session)
-        elif opened.aborted is not None:
-            raise _aborted(opened)
         else:
+            opened.check_usable()
             opened.rollback_to(statement.savepoint, session)
     return Result()
 
@@ -94,23 +96,18 @@ def _already_active(advice: str) -> TransactionError:
     return TransactionError("E5001", f"transaction already active: {advice}")
 
 
-def _aborted(opened: OpenTransaction) -> TransactionError:
-    return TransactionError(
-        "E5005", f"The transaction is aborted ({opened.aborted}): only ROLLBACK is accepted"
-    )
+def _rolled_back(opened: OpenTransaction) -> TransactionError:
+    return TransactionError("E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now")
 
 
 def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
     """COMMIT of an aborted transaction rolls it back and says so; everything else is refused."""
     opened = _active(session)
-    error = _aborted(opened)
-    if isinstance(statement, ast.Commit):
-        with session.turn:
-            opened.end(session)
-        error = TransactionError(
-            "E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now"
-        )
-    raise error
+    if not isinstance(statement, ast.Commit):
+        opened.check_usable()
+    with session.turn:
+        opened.end(session)
+    raise _rolled_back(opened)
 
 
 # --- sessions and time ------------------------------------------------------------------------------------------
@@ -145,6 +142,7 @@ def _tick(request: Request) -> Result:
     database.admit()
     with request.session.turn:
         amount = _amount(request, request.executable())
+        database.check_writable()
         commit = database.state.advance_ticks(amount, database.clock.now())
         database.gate.submit(commit.sequence, commit)
     return Result()
@@ -178,6 +176,8 @@ def _fire(request: Request) -> Result:
             "E3601", f"Rule '{statement.rule}' was not found", fields={"rule": statement.rule}
         )
     opened = session.transaction
+    if opened is not None:
+        opened.check_usable()
     transaction = opened.transaction if opened is not None else state.begin()
     now = opened.now if opened is not None else Moment(request.database.transaction_clock())
     context = execution.rule_context(session, transaction, now, rule)
@@ -222,4 +222,5 @@ STATEMENTS: Mapping[type, Handler] = {
     ast.Inspect: _inspect,
     ast.Explain: explain_statement,
     ast.Profile: profile_statement,
+    **WATCH_STATEMENTS,
 }

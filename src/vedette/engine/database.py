@@ -9,6 +9,8 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+from msgspec import MsgspecError
+
 from vedette.clock import Clock
 from vedette.engine.async_session import AsyncSession, DurableWaiters
 from vedette.engine.codec import ElementCodec
@@ -18,6 +20,8 @@ from vedette.engine.layer0 import LayerZero
 from vedette.engine.prepare import StatementCache
 from vedette.engine.session import Session
 from vedette.engine.state import Commit, GraphState
+from vedette.engine.turn import Turn
+from vedette.engine.watching import Watching
 from vedette.errors import ConstraintViolation, StoreError, VedetteError
 from vedette.graph.graph import Graph
 from vedette.language.context import Context
@@ -27,6 +31,7 @@ from vedette.language.parser import parse_declarations
 from vedette.language.schema import Schema
 from vedette.language.schema_build import extend_schema
 from vedette.settings import Settings
+from vedette.storage.facts import damaged
 from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
 from vedette.storage.seam import Loaded, Store
 from vedette.values import timestamp_from_ms
@@ -51,29 +56,35 @@ class Database:
         self.work_limit = settings.max_statement_work
         self._store = store
         self._keeps = keeps
-        self._broken: StoreError | None = None
+        self._refusal: str | None = None
+        """Why nothing is written any more."""
         self._closed = False
         self._load(store.load())
         self.layer0 = LayerZero(self)
+        self.watching = Watching(self)
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
-    def _load(self, facts: Loaded) -> None:
-        schema = layer0_schema()
-        for text in facts.definitions:
-            schema = extend_schema(schema, parse_declarations(text, limits=self._limits), text)
+    def _load(self, facts: Loaded, lost: GraphState | None = None) -> None:
+        """Take up what the store holds; `lost` is the state that it replaces after a failed flush."""
+        try:
+            state, codec = self._stored_state(facts)
+        except StoreError:
+            raise
+        except (
+            VedetteError,
+            MsgspecError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as e:
+            raise damaged(f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]) from e
+        if lost is not None:
+            state.take_over(lost)
         self.boot, self.epoch = facts.boot, facts.epoch
-        state = GraphState(
-            schema,
-            boot=facts.boot,
-            sequence=facts.tick,
-            tick=int(facts.meta.get(TICK_KEY, "0")),
-            ticks_by_commit=self.settings.tick == "commit",
-        )
-        self._codec = ElementCodec(schema)
-        load_elements(state.graph, self._codec, self._store)
-        state.replan()
-        self.state = state
+        self.state, self._codec = state, codec
         self.gate: CommitGate[Commit] = (
             GroupCommit(
                 self._store,
@@ -86,15 +97,36 @@ class Database:
             else NullCommit(facts.tick)
         )
 
+    def _stored_state(self, facts: Loaded) -> tuple[GraphState, ElementCodec]:
+        schema = layer0_schema()
+        for text in facts.definitions:
+            schema = extend_schema(schema, parse_declarations(text, limits=self._limits), text)
+        state = GraphState(
+            schema,
+            boot=facts.boot,
+            sequence=facts.tick,
+            tick=int(facts.meta.get(TICK_KEY, "0")),
+            ticks_by_commit=self.settings.tick == "commit",
+        )
+        codec = ElementCodec(schema)
+        load_elements(state.graph, codec, self._store)
+        state.replan()
+        return state, codec
+
     def close(self) -> None:
         """End all sessions and flush what is left. Closing twice is nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        for session in list(self.sessions.values()):
+        with self.turn:
+            if self._closed:
+                return
+            self._closed = True
+            self._refusal = f"The database '{self.name}' is closed: open it again"
+            sessions = list(self.sessions.values())
+        for session in sessions:
             session.close()
-        self.gate.close()
-        self._store.close()
+        try:
+            self.gate.close()
+        finally:
+            self._store.close()
 
     @property
     def schema(self) -> Schema:
@@ -102,10 +134,16 @@ class Database:
 
     def session(self, actor: str | None = None) -> Session:
         """A new session. None is the system context (policy bypassed); else the node id of who is asking."""
-        return Session(self, actor)
+        self.check_open()
+        try:
+            return Session(self, actor)
+        finally:
+            if actor is not None:  # whether there is such an actor is told, like all else, when it is durable
+                self.wait(Turn(self).taken())
 
     def async_session(self, actor: str | None = None) -> AsyncSession:
         """A session for asyncio; open and use it inside a running loop."""
+        self.check_open()
         return AsyncSession(self, actor)
 
     # --- defining ---------------------------------------------------------------------------------------------
@@ -113,12 +151,16 @@ class Database:
     def define(self, text: str) -> None:
         """Add declarations. Identical ones are accepted; what would break the data is refused with the list."""
         self.admit()
-        with self.turn:
-            commit = self._define(text)
-            if commit is not None:
-                self.gate.submit(commit.sequence, commit)
-            sequence = self.state.sequence
-        self.wait(sequence)
+        turn = Turn(self)
+        try:
+            with turn:
+                self.check_writable()
+                commit = self._define(text)
+                if commit is not None:
+                    self.gate.submit(commit.sequence, commit)
+                    self.watching.committed(commit, 0)
+        finally:
+            self.wait(turn)
 
     def _define(self, text: str) -> Commit | None:
         state = self.state
@@ -131,13 +173,16 @@ class Database:
         self._check_data(schema, padded | {after.id: after for _, after in changes if after is not None})
         for session in self.sessions.values():
             session.abort("the ontology changed meanwhile")
+        seen = self.watching.before_define()
         padded.update({before.id: before for before, _ in changes if before is not None})
         for id, element in padded.items():
             state.graph.replace(state.graph.elements[id], element)
         self._codec = ElementCodec(schema)
         state.apply(changes)
         state.use(schema)
-        return state.record(self.clock.now(), changes, definition=text)
+        commit = state.record(self.clock.now(), changes, definition=text)
+        self.watching.after_define(seen, commit)
+        return commit
 
     def _check_data(self, schema: Schema, padded: dict[str, Any]) -> None:
         """New constraints and new uniqueness must hold for what is there already."""
@@ -164,44 +209,55 @@ class Database:
     # --- for sessions -----------------------------------------------------------------------------------------
 
     def admit(self) -> None:
-        """Wait for room in the queue to the disk; refuse when the store is broken or the database closed."""
-        if self._closed:
-            raise StoreError("E6005", f"The database '{self.name}' is closed")
-        if self._broken is not None:
-            raise self._broken
+        """Wait for room in the queue to the disk; refuse when nothing is written any more."""
+        self.check_writable()
         self.gate.admit()
 
-    def wait(self, sequence: int) -> None:
-        """Return when everything up to this commit is durable. A failed flush turns the database read-only."""
-        if self.gate.durable_tick >= sequence:
+    def check_writable(self) -> None:
+        """Refuse after a failed write and after closing. A commit asks with the turn held, when nothing can change."""
+        if self._refusal is not None:
+            raise StoreError("E6005", self._refusal)
+
+    def check_open(self) -> None:
+        if self._closed:
+            self.check_writable()
+
+    def wait(self, turn: Turn) -> None:
+        """Return when everything that was seen in the turn is durable. A failed flush makes the database read-only."""
+        if turn.gate.durable_tick >= turn.seen:
             return
         try:
-            self.gate.wait(sequence)
+            turn.gate.wait(turn.seen)
         except StoreError as error:
-            self.fail(error)
+            self.fail(error, turn)
             raise
 
-    def fail(self, error: StoreError) -> None:
-        """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on."""
+    def fail(self, error: StoreError, turn: Turn) -> None:
+        """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on.
+
+        When not even that can be read, the lost state stays, and with it its gate, which lets no result pass.
+        """
+        lost = turn.gate
+        turn.seen = 0  # told now, and only once
         with self.turn:
-            if self._broken is not None:
+            if lost is not self.gate:
                 return
-            self._broken = StoreError(
-                "E6005",
+            self._refusal = self._refusal or (
                 f"The database '{self.name}' is read-only since a write failed ({error.text}): "
-                "mend the cause and open it again",
+                "mend the cause and open it again"
             )
             for session in self.sessions.values():
                 session.abort("the store failed")
             try:
-                facts = self._store.facts()
-                self._load(facts)
-            except VedetteError:
+                self._load(self._store.facts(), self.state)
+            except StoreError:
                 return
+        lost.close()
 
     @property
-    def read_only(self) -> StoreError | None:
-        return self._broken
+    def read_only(self) -> str | None:
+        """Why writes are refused; None while they are not."""
+        return self._refusal
 
 
 def load_elements(graph: Graph, codec: ElementCodec, store: Store) -> None:

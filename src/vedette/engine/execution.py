@@ -22,9 +22,18 @@ from vedette.policy.sight import Sight
 from vedette.values import Value
 
 if TYPE_CHECKING:
+    from vedette.engine.database import Database
     from vedette.engine.session import Session
 
-__all__ = ["commit_transaction", "mutate", "read", "run_query", "statement_context", "write"]
+__all__ = [
+    "commit_transaction",
+    "mutate",
+    "read",
+    "run_query",
+    "statement_context",
+    "system_context",
+    "write",
+]
 
 _BREATH_SECONDS = 0.0002
 """How long a long read steps aside, so that somebody who waits for the turn really gets it."""
@@ -44,6 +53,8 @@ def statement_context(
     database = session.database
     state = database.state
     opened = session.transaction
+    if opened is not None:
+        opened.check_usable()
     if view is None:
         view = opened.transaction.view if opened is not None else state.graph
     if layer0:
@@ -133,6 +144,7 @@ def _read_in_slices(
     try:
         return query.rows.run(context), context
     finally:
+        context.pause = None  # step_aside holds the context: no cycle is left behind
         state.close_snapshot(snapshot)
 
 
@@ -246,6 +258,7 @@ def commit_transaction(
 ) -> list[str]:
     """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
     database = session.database
+    database.check_writable()
     state = database.state
     commit, warnings = state.commit(
         transaction,
@@ -257,7 +270,15 @@ def commit_transaction(
     if commit is not None:
         result.tick = commit.tick
         database.gate.submit(commit.sequence, commit)
+        database.watching.committed(commit, 0)
     return warnings
+
+
+def system_context(database: Database, transaction: Transaction, now: Any) -> Context:
+    """What rules and constraints see when no session stands behind a commit."""
+    context = Context(view=transaction.view, now=now, wall_time=database.clock.now, tick=database.state.tick)
+    context.writer = system_writer(transaction)
+    return context
 
 
 def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> Context:

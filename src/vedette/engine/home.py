@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -14,6 +15,7 @@ from vedette.engine.async_session import AsyncSession
 from vedette.engine.collection import collection_policy
 from vedette.engine.database import Database
 from vedette.engine.session import Session
+from vedette.errors import StoreError
 from vedette.settings import Settings, load_settings
 from vedette.storage.home import MEMORY, open_home
 
@@ -30,6 +32,7 @@ class Vedette:
         self.settings = settings
         self.clock = clock
         self._lock = Lock()
+        self._closed = False
         self._databases: dict[str, Database] = {}
         self._home = open_home(
             location, durability="relaxed" if settings.durability == "relaxed" else "fsync", clock=clock
@@ -45,11 +48,19 @@ class Vedette:
     def database(self, name: str) -> Database:
         """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
         with self._lock:
+            self._check_open()
             known = self._databases.get(name)
             return known if known is not None else self._open(name)
 
     def databases(self) -> list[str]:
-        return self._home.databases()
+        """The names of the databases that exist, "default" first."""
+        with self._lock:
+            self._check_open()
+            return self._home.databases()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("E6005", "This home is closed: open it again")
 
     def _open(self, name: str) -> Database:
         store = self._home.open(name)
@@ -83,17 +94,15 @@ class Vedette:
 
     def close(self) -> None:
         """End all sessions, flush, and let the next engine in. Closing twice is nothing."""
-        with self._lock:
-            if not self._databases:
+        with self._lock, ExitStack() as closing:  # one that fails to close does not keep the others from it
+            if self._closed:
                 return
-            try:
-                for database in self._databases.values():
-                    database.close()
-            finally:
-                self._databases.clear()
-                self._home.close()
-                if self.settings.manage_gc:
-                    collection_policy.release()
+            self._closed = True
+            if self.settings.manage_gc:
+                closing.callback(collection_policy.release)
+            closing.callback(self._home.close)
+            for database in self._databases.values():
+                closing.callback(database.close)
 
     def __enter__(self) -> Self:
         return self

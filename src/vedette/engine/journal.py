@@ -43,7 +43,7 @@ def _encode_changes(
     for before, after in commit.changes:
         element = after if after is not None else before
         assert element is not None
-        records.pop(element.id, None)
+        # An element keeps the place of its first change: an edge stays behind the edges that it joins.
         records[element.id] = codec.record(after) if after is not None else None
         rows.append(
             JournalRow(

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from vedette.element import Element, View
 from vedette.language.schema import EdgeType, NodeType, Schema
 from vedette.language.types import describe
+from vedette.values import timestamp_from_ms
+from vedette.watch.buffer import Entry
+from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -30,6 +33,10 @@ class LayerZero:
         self.providers: dict[str, Provider] = {
             "_Session": self._sessions,
             "_TickState": self._tick_state,
+            "_Watch": self._watches,
+            "_WatchEvent": self._watch_events,
+            "_session_has_watch": self._session_watches,
+            "_watch_event": self._watch_event_edges,
             "_Ontology": self._ontologies,
             "_NodeType": self._node_types,
             "_EdgeType": self._edge_types,
@@ -38,6 +45,10 @@ class LayerZero:
             "_RuleDef": self._rules,
             "_PolicyRule": self._policies,
         }
+
+    def knows(self, id: str, viewer: Session) -> bool:
+        """Whether the id is that of an element of Layer 0."""
+        return any(element.id == id for name in self.providers for element in self.scan(name, viewer))
 
     def scan(self, type_name: str, viewer: Session) -> Iterable[Element]:
         provider = self.providers.get(type_name)
@@ -53,6 +64,68 @@ class LayerZero:
     def _tick_state(self, viewer: Session) -> Iterator[Element]:
         state = self._database.state
         yield Element("_tick", "_TickState", (state.tick, state.last_tick_at))
+
+    # --- watches ----------------------------------------------------------------------------------------------
+
+    def _visible_watches(self, viewer: Session) -> Iterator[Watch]:
+        """The system context sees all, an actor its own; whoever has META MATCH on `_Watch` sees all too."""
+        everything = viewer.actor is None or self._database.watching.may_see_all(viewer)
+        for watch in list(self._database.watching.hub.watches.values()):
+            if everything or watch.actor == viewer.actor:
+                yield watch
+
+    def _watches(self, viewer: Session) -> Iterator[Element]:
+        for watch in self._visible_watches(viewer):
+            yield self.watch_element(watch)
+
+    def watch_element(self, watch: Watch) -> Element:
+        options = watch.options
+        values = {
+            "pattern": watch.shape.resolved.text,
+            "mode": options.mode,
+            "group": options.group,
+            "status": str(watch.status),
+            "ordering": options.ordering.kind,
+            "delivery": options.delivery,
+            "visibility": options.visibility,
+            "buffer_size": options.buffer,
+            "on_full": options.on_full,
+            "created_at": timestamp_from_ms(watch.created_ms),
+            "events_delivered": watch.delivered,
+            "events_pending": watch.pending,
+            "last_event_at": timestamp_from_ms(watch.last_event_ms) if watch.last_event_ms else None,
+            "name": watch.details.name if watch.has_details else None,
+            "session": watch.owner,
+        }
+        layout = self._schema.nodes["_Watch"].layout
+        id = self._database.watching.id_of(watch)
+        return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
+
+    def _retained(self, viewer: Session) -> Iterator[tuple[Watch, Entry]]:
+        for watch in self._visible_watches(viewer):
+            waiting = watch.buffer.peek() if watch.buffer is not None else []
+            for entry in (*(watch.details.recent if watch.has_details else ()), *waiting):
+                yield watch, entry
+
+    def _event_id(self, watch: Watch, entry: Entry) -> str:
+        return f"v{self._database.watching.id_of(watch)[1:]}_{entry.position:x}"
+
+    def _watch_events(self, viewer: Session) -> Iterator[Element]:
+        for watch, entry in self._retained(viewer):
+            moment = timestamp_from_ms(watch.last_event_ms or watch.created_ms)
+            values = (entry.delta.type, entry.tick, None, moment)
+            yield Element(self._event_id(watch, entry), "_WatchEvent", values)
+
+    def _watch_event_edges(self, viewer: Session) -> Iterator[Element]:
+        for watch, entry in self._retained(viewer):
+            ends = (self._database.watching.id_of(watch), self._event_id(watch, entry))
+            yield Element(f"e{ends[1]}", "_watch_event", (entry.position,), ends)
+
+    def _session_watches(self, viewer: Session) -> Iterator[Element]:
+        for watch in self._visible_watches(viewer):
+            if watch.owner is not None:
+                id = self._database.watching.id_of(watch)
+                yield Element(f"e{id}", "_session_has_watch", (), (watch.owner, id))
 
     # --- the ontology -----------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class Missing:
 
 
 MISSING: Any = Missing()
-_PLAIN = frozenset({str, float, bool, type(None), Missing})
+_PLAIN = frozenset({float, bool, type(None), Missing})
 _SMALL = 1 << 62
 
 
@@ -52,7 +52,8 @@ class Prepared:
         constants = list(literals)
         for name in self.parameters:
             value = values.get(name, MISSING)
-            constants.append(value if type(value) in _PLAIN else _canonical(name, value))
+            plain = type(value) in _PLAIN or (type(value) is str and value.isascii())
+            constants.append(value if plain else _canonical(name, value))
         return tuple(constants)
 
     def frame(self, signature: tuple[type, ...], schema: Schema) -> Frame:
@@ -64,7 +65,7 @@ class Prepared:
 
 def _canonical(name: str, value: Any) -> Value:
     kind = type(value)
-    if kind in _PLAIN or (kind is int and -_SMALL < value < _SMALL):
+    if kind is int and -_SMALL < value < _SMALL:
         return value  # type: ignore[no-any-return]
     try:
         return to_canonical(value)

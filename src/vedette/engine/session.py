@@ -15,6 +15,7 @@ from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import OpenTransaction
 from vedette.engine.turn import Turn
+from vedette.engine.watch_handle import WatchHandle
 from vedette.errors import InvalidStatement, PolicyError, TransactionError, VedetteError
 from vedette.language import statements as ast
 from vedette.values import Value
@@ -37,6 +38,8 @@ class Session:
         self._actors: list[str] = []
         self._own_turn = RLock()
         self.turn = Turn(database)
+        self.watch_limits: tuple[int, int] | None = None
+        """Most watches of this session, and of the database; None in embedded sessions: no limit."""
         self._closed = False
         with self.turn:
             if actor is not None:
@@ -54,7 +57,7 @@ class Session:
             try:
                 return self.execute_undurably(text, named)
             finally:
-                self.database.wait(self.turn.seen)
+                self.database.wait(self.turn)
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
@@ -64,10 +67,21 @@ class Session:
             try:
                 return self.run_undurably(script, named)
             finally:
-                self.database.wait(self.turn.seen)
+                self.database.wait(self.turn)
+
+    def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
+        """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
+        if params:
+            named = {**params, **named}
+        with self._own_turn:
+            prepared, literals = self.database.statements.one(text)
+            if not isinstance(prepared.statement, ast.Watch):
+                raise InvalidStatement("E1101", "watch() takes a WATCH statement; execute() takes any other")
+            request = Request(self, prepared, prepared.constants(literals, named), text)
+            return WatchHandle(self, self.database.watching.create(request))
 
     def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
-        """Execute one statement; the caller tells nobody how it ended before `turn.seen` is durable."""
+        """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
         prepared, literals = self.database.statements.one(text)
         return self._execute(prepared, literals, values, text)
 
@@ -85,6 +99,7 @@ class Session:
             with self.turn:
                 if self.transaction is not None:
                     self.transaction.end(self)
+                self.database.watching.end_session(self)
                 self.database.sessions.pop(self.id, None)
 
     def __enter__(self) -> Self:
@@ -134,11 +149,14 @@ class Session:
             raise TransactionError("E5007", "The session is closed")
         try:
             constants = prepared.constants(literals, values)
-            return self._dispatch(prepared, constants, text)
-        except VedetteError:
+            result = self._dispatch(prepared, constants, text)
+        except BaseException:  # a Ctrl-C, too, leaves a statement half done
             if self.transaction is not None and not isinstance(prepared.statement, ast.Begin):
                 self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
             raise
+        if self.database.watching.triggers:
+            self.database.watching.run_triggers(self)
+        return result
 
     def _dispatch(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
         statement = prepared.statement
@@ -151,10 +169,8 @@ class Session:
             return execution.write(self, prepared, constants, text)
         handler = control.STATEMENTS.get(kind)
         if handler is None:
-            words = kind.__name__.upper()
-            raise InvalidStatement(
-                "E1102", f"{words} is not available yet: watches arrive in the next release"
-            )
+            text = f"{kind.__name__.upper()} is not available yet: consume mode arrives in the next release"
+            raise InvalidStatement("E1102", text)
         return handler(Request(self, prepared, constants, text))
 
     def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:

@@ -86,6 +86,11 @@ class GraphState:
         if (owner, attribute) not in self.graph.indexes:
             self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
 
+    def take_over(self, lost: GraphState) -> None:
+        """Stand in for a state that never became durable: its ids were given, its plans are out of date."""
+        self._ids = lost._ids
+        self.plan_epoch = lost.plan_epoch + 1
+
     def new_id(self, prefix: str) -> str:
         """An id that no element of this database ever had: the count of openings is part of it."""
         self._ids += 1

@@ -51,6 +51,12 @@ class OpenTransaction:
         self._bindings = dict(bindings)
         self._savepoints: dict[str, dict[str, str]] = {}
 
+    def check_usable(self) -> None:
+        """Refuse once it is aborted; asked again with the turn held, since others abort it with theirs."""
+        if self.aborted is not None:
+            text = f"The transaction is aborted ({self.aborted}): only ROLLBACK is accepted"
+            raise TransactionError("E5005", text)
+
     def savepoint(self, name: str, bindings: dict[str, str]) -> None:
         self.transaction.savepoint(name)
         self._savepoints[name] = dict(bindings)

@@ -73,7 +73,13 @@ class AffectedMatches:
     """
 
     def __init__(
-        self, pattern: ResolvedPattern, conditions: Sequence[Condition], chains: PatternChains, size: int
+        self,
+        pattern: ResolvedPattern,
+        conditions: Sequence[Condition],
+        chains: PatternChains,
+        size: int,
+        *,
+        every_row: bool = False,
     ) -> None:
         self._chains = chains
         self._size = size
@@ -82,9 +88,10 @@ class AffectedMatches:
         self.variables = tuple(
             e.slot
             for e in pattern.elements
-            if isinstance(e, NodeElement) or (isinstance(e, EdgeElement) and e.name is not None)
+            if isinstance(e, NodeElement)
+            or (isinstance(e, EdgeElement) and (every_row or e.name is not None))
         )
-        """Registers of the named variables: their elements are a match's identity."""
+        """Registers of the variables whose elements are a match's identity; `every_row`: of unnamed edges too."""
         self.anchors: dict[str, list[_Anchor]] = {}
         self.wide: set[str] = set()
         """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""

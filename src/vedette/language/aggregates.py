@@ -5,8 +5,10 @@ An aggregate is a small object with `add(row)` and `result()`; nulls are skipped
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, Protocol
 
 from vedette.errors import QueryError
@@ -15,9 +17,17 @@ from vedette.language.dynamic import distinct_key
 from vedette.language.resolved import AggregateCall
 from vedette.values import wrap_int
 
-__all__ = ["DEFAULT_COLLECT_LIMIT", "Accumulator", "collected", "make_aggregate"]
+__all__ = [
+    "DEFAULT_COLLECT_LIMIT",
+    "Accumulator",
+    "collected",
+    "exact_average",
+    "exact_sum",
+    "make_aggregate",
+]
 
 DEFAULT_COLLECT_LIMIT = 10_000
+_EXACT_IN_FLOAT = 2**53
 
 
 class Accumulator(Protocol):
@@ -46,37 +56,76 @@ class _Count:
         return self.total
 
 
+def exact_sum(total: Any, odd: Sequence[float], *, floats: bool) -> Any:
+    """A sum from its exact total; `odd` are the infinities and NaNs among the values.
+
+    Rounded once, at the end: the same values give the same sum in whatever order they come.
+    """
+    if odd:
+        return sum(odd)
+    if isinstance(total, timedelta):
+        return total
+    return _rounded(total) if floats else wrap_int(int(total))
+
+
+def exact_average(total: Any, odd: Sequence[float], count: int) -> Any:
+    """The rounded sum by the count; a mean of durations is cut to whole milliseconds."""
+    if odd:
+        return sum(odd) / count
+    if isinstance(total, timedelta):
+        return (total // count) - (total // count) % timedelta(milliseconds=1)
+    return (total if isinstance(total, int) else _rounded(total)) / count
+
+
+def _rounded(total: Fraction | float) -> float:
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
 class _Sum:
-    __slots__ = ("total",)
+    """SUM, and AVG over it: integers and finite floats are added exactly."""
 
-    def __init__(self) -> None:
-        self.total: Any = None
-
-    def add(self, value: Any) -> None:
-        self.total = value if self.total is None else self.total + value
-
-    def result(self) -> Any:
-        return wrap_int(self.total) if type(self.total) is int else self.total
-
-
-class _Average:
-    __slots__ = ("count", "total")
+    __slots__ = ("count", "floats", "odd", "total")
 
     def __init__(self) -> None:
         self.count = 0
         self.total: Any = 0
+        self.floats: list[float] = []
+        self.odd: list[float] = []
 
     def add(self, value: Any) -> None:
-        self.total = value if self.count == 0 else self.total + value
         self.count += 1
+        if type(value) is not float:
+            self.total = value if type(self.total) is int and self.total == 0 else self.total + value
+        elif math.isfinite(value):
+            self.floats.append(value)
+        else:
+            self.odd.append(value)
+
+    def exact(self) -> Any:
+        """The exact total, or, when that is quicker, the float nearest to it."""
+        if not self.floats:
+            return self.total
+        try:
+            if -_EXACT_IN_FLOAT < self.total < _EXACT_IN_FLOAT:
+                return math.fsum((*self.floats, self.total))
+        except OverflowError:
+            pass
+        return sum(map(Fraction, self.floats), Fraction(self.total))
 
     def result(self) -> Any:
-        if self.count == 0:
+        if not self.count:
             return None
-        if isinstance(self.total, timedelta):
-            mean = self.total / self.count
-            return mean - mean % timedelta(milliseconds=1)
-        return float(self.total) / self.count
+        return exact_sum(self.exact(), self.odd, floats=bool(self.floats or self.odd))
+
+
+class _Average(_Sum):
+    __slots__ = ()
+
+    def result(self) -> Any:
+        return exact_average(self.exact(), self.odd, self.count) if self.count else None
 
 
 class _Extreme:

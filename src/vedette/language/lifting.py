@@ -40,17 +40,21 @@ class Lifted(NamedTuple):
 
 # Every literal starts with a quote, an @ or a digit: the first set lets the engine skip to the next candidate.
 # A digit that belongs to a name, an #id or a $parameter is passed over by looking one character further back.
+# A quote that opens no string takes all the rest: otherwise each of many would search to the end of the text.
 _LITERAL: Final = re.compile(
-    rf"""((?=["@0-9])(?:{STRING}|(?<![A-Za-z0-9_#$])(?:{DURATION}|{FLOAT}|{INT})|{TIMESTAMP}))"""
+    rf"""((?=["@0-9])(?:{STRING}|(?<![A-Za-z0-9_#$])(?:{DURATION}|{FLOAT}|{INT})|{TIMESTAMP}|"[\s\S]*+))"""
 )
+_STRING: Final = re.compile(STRING)
 
 
 def lift(text: str) -> Lifted | None:
     """The skeleton and the literals of a text, or None when only the lexer can tell them apart."""
-    if len(text) > DEFAULT_LIMITS.max_source_characters or '#"' in text:
+    if len(text) > DEFAULT_LIMITS.max_source_characters:
         return None
     pieces = _LITERAL.split(text)
-    if ("--" in text or "/*" in text) and any("--" in piece or "/*" in piece for piece in pieces[::2]):
+    if ("--" in text or "/*" in text or '#"' in text) and not _is_plain(pieces):
+        return None
+    if len(pieces) > 1 and pieces[-2][0] == '"' and not pieces[-1] and not _STRING.fullmatch(pieces[-2]):
         return None
     literals: list[Value] = []
     try:
@@ -69,6 +73,11 @@ def lift(text: str) -> Lifted | None:
     except ValueError:
         return None
     return Lifted(tuple(pieces), tuple(literals))
+
+
+def _is_plain(pieces: list[str]) -> bool:
+    """No comments, and no quoted ids, whose strings are no literals."""
+    return not any("--" in piece or "/*" in piece or piece.endswith("#") for piece in pieces[::2])
 
 
 def _other(piece: str) -> tuple[str, Value]:

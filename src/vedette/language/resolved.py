@@ -8,8 +8,8 @@ Registers: an execution keeps its variables in a list, `row`; `row[0]` is the ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 from vedette.language.types import ANY_VALUE, BOOL, ID, INT, STRING, Type
@@ -44,6 +44,7 @@ __all__ = [
     "TypeOf",
     "children",
     "conjuncts",
+    "rebuild",
     "slots_of",
     "subexpressions",
 ]
@@ -332,6 +333,23 @@ def children(condition: Condition) -> Iterator[Condition]:
             yield from part
         elif part is not None and not isinstance(part, str):
             yield part
+
+
+def rebuild(condition: Condition, change: Callable[[Condition], Condition | None]) -> Condition:
+    """The condition with parts exchanged: where `change` yields something, that; elsewhere its parts, rebuilt."""
+    changed = change(condition)
+    if changed is not None:
+        return changed
+    parts: dict[str, Any] = {}
+    for f in fields(condition):
+        value = getattr(condition, f.name)
+        if f.name not in _CHILDREN or value is None or isinstance(value, (str, ResolvedPattern)):
+            continue
+        if isinstance(value, tuple):
+            parts[f.name] = tuple(rebuild(part, change) for part in value)
+        else:
+            parts[f.name] = rebuild(value, change)
+    return replace(condition, **parts) if parts else condition
 
 
 def _element_expressions(element: PatternElement) -> tuple[Condition, ...]:

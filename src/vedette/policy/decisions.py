@@ -14,11 +14,12 @@ from vedette.language.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_types import resolve_type
+from vedette.language.resolved import Condition, NodeElement, Slot
 from vedette.language.scope import Frame, Place, Scope
 from vedette.language.syntax import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
 
-__all__ = ["Decision", "Policy", "compile_policy", "decide", "holds"]
+__all__ = ["Decision", "Policy", "compile_policy", "decide", "holds", "policy_dependencies"]
 
 _PLACE = Place(policy=True)
 
@@ -163,3 +164,29 @@ def decide(
     if best is None:
         return Decision(False)
     return Decision(best.allow, best.name, best.message)
+
+
+# --- what policies look at --------------------------------------------------------------------------------------
+
+
+def policy_dependencies(
+    resolver: PatternResolver, declaration: PolicyDeclaration, element: NodeElement, scope: Scope
+) -> list[Condition]:
+    """The conditions under which policies show the element, with their variable standing for it."""
+    found: list[Condition] = []
+    for operation in declaration.operations:
+        if operation.operation not in ("*", "MATCH"):
+            continue
+        variable, written = _variable(operation, resolver.frame)
+        names = _names(resolver.frame, resolve_type(resolver.frame, written) if written is not None else None)
+        if names is not None and names.isdisjoint(element.types):
+            continue
+        inner = scope.inner()
+        if variable is not None:
+            inner.variables[variable] = Slot(element.slot, variable, element.type)
+        place, resolver.place = resolver.place, _PLACE
+        lifted, resolver.frame.lifted = resolver.frame.lifted, False
+        condition = resolver.resolve(declaration.condition, inner)
+        resolver.place, resolver.frame.lifted = place, lifted
+        found.append(condition)
+    return found

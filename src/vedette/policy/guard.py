@@ -44,11 +44,17 @@ class PolicyGuard:
 
     def check_meta(self, operation: str, type_name: str) -> None:
         """An operation on the schema or the engine itself, such as META SPAWN on `_Watch`."""
-        self._context.target_type = type_name
-        decision = decide(self._policies, f"META {operation}", None, None, self._context)
+        decision = self._decide_meta(operation, type_name)
         if not decision.allowed:
             self._record(decision, f"META {operation}", type_name, None, None)
             raise _denied(decision)
+
+    def allows_meta(self, operation: str, type_name: str) -> bool:
+        return self._decide_meta(operation, type_name).allowed
+
+    def _decide_meta(self, operation: str, type_name: str) -> Decision:
+        self._context.target_type = type_name
+        return decide(self._policies, f"META {operation}", None, None, self._context)
 
     def _record(
         self, decision: Decision, operation: str, type_name: str, id: str | None, attribute: str | None

@@ -43,12 +43,13 @@ RETRY_AFTER_SECONDS = (0.0, 0.2, 1.0, 3.0)
 """Pauses before an append whose connection broke is tried again; about what a restart of the server takes."""
 TRIM_ROWS = 10_000
 SCAN_ROWS = 10_000
+COPY_ROWS = 256
 
 _STATEMENTS: Final = {
     "lock": "SELECT value FROM {schema}.meta WHERE key = 'store.batch' FOR UPDATE",
     "facts": "SELECT key, value FROM {schema}.meta",
     "own facts": "SELECT key, value FROM {schema}.meta WHERE key LIKE 'store.%'",
-    "set": """INSERT INTO {schema}.meta (key, value) VALUES (%s, %s)
+    "set": """INSERT INTO {schema}.meta (key, value) SELECT * FROM unnest(%b::text[], %b::text[])
         ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
     "definitions": "SELECT text FROM {schema}.definitions ORDER BY position",
     "define": "INSERT INTO {schema}.definitions (text) VALUES (%s)",
@@ -88,14 +89,15 @@ class PostgresStore:
         self._number = 0
         self._lock = Lock()
         name = sql.Identifier(schema)
-        self._sql = {key: sql.SQL(text).format(schema=name) for key, text in _STATEMENTS.items()}
+        # As bytes: psycopg keeps what it learns about those, and composes the others anew every time.
+        self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
 
     def load(self) -> Loaded:
         with self._lock, self._lent() as db, db.transaction():
             facts = self._lock_facts(db)
             self._boot, self._number = int(facts[BOOT]) + 1, 0
             values = [(BOOT, str(self._boot)), (BATCH, f"{self._boot}.0")]
-            db.cursor().executemany(self._sql["set"], values)
+            db.execute(self._sql["set"], _columns(values))
         return self.facts()
 
     def facts(self) -> Loaded:
@@ -167,26 +169,24 @@ class PostgresStore:
             own = [(BATCH, name)] if self._boot is not None else []
             ticks = [(TICK, str(batch.tick))] if batch.tick else []
             with db.pipeline():
-                self._write(db, batch, [*own, *ticks, *batch.meta])
-            self._append_journal(db, batch.journal)
+                self._write(db, batch, dict([*own, *ticks, *batch.meta]))
+            self._copy(db, batch.journal)
             return self._last_offset(db)
 
-    def _write(self, db: Connection, batch: Batch, meta: Sequence[tuple[str, str]]) -> None:
+    def _write(self, db: Connection, batch: Batch, meta: Mapping[str, str]) -> None:
         if meta:
-            db.cursor().executemany(self._sql["set"], meta)
+            db.execute(self._sql["set"], _columns(meta.items()))
         if batch.deletes:
             db.execute(self._sql["delete"], (list(batch.deletes),))
         if batch.puts:
             db.execute(self._sql["put"], _columns(map(_element_row, batch.puts)))
         if batch.definitions:
             db.cursor().executemany(self._sql["define"], [(text,) for text in batch.definitions])
+        if batch.journal and not _can_copy(batch.journal):
+            db.execute(self._sql["append once"], _columns(map(_journal_values, batch.journal)))
 
-    def _append_journal(self, db: Connection, rows: Sequence[JournalRow]) -> None:
-        """COPY is the fastest way in, but cannot pass over repeats; only rows of external sources can be that."""
-        if not rows:
-            return
-        if any(row.event_id is not None for row in rows):
-            db.execute(self._sql["append once"], _columns(map(_journal_values, rows)))
+    def _copy(self, db: Connection, rows: Sequence[JournalRow]) -> None:
+        if not _can_copy(rows):
             return
         with db.cursor().copy(self._sql["copy journal"]) as copy:
             for row in rows:
@@ -199,7 +199,7 @@ class PostgresStore:
             if last is None:
                 return False
             db.execute(self._sql["forget"], (last,))
-            db.execute(self._sql["set"], (FIRST, str(last + 1)))
+            db.execute(self._sql["set"], ([FIRST], [str(last + 1)]))
             return True
 
     def _lock_facts(self, db: Connection) -> dict[str, str]:
@@ -248,6 +248,11 @@ class PostgresStore:
 def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
     assert row is not None, "an aggregate always gives one row"
     return row
+
+
+def _can_copy(rows: Sequence[JournalRow]) -> bool:
+    """COPY is the fastest way in for many rows, but takes a round trip of its own and cannot pass over repeats."""
+    return len(rows) >= COPY_ROWS and all(row.event_id is None for row in rows)
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from threading import RLock
+from threading import Lock
 
 __all__ = ["ManualClock", "Timer"]
 
@@ -44,7 +44,7 @@ class ManualClock:
         self._elapsed = 0.0
         self._timers: list[Timer] = []
         self._ranks = 0
-        self._lock = RLock()
+        self._lock = Lock()
 
     def now(self) -> datetime:
         """The present moment in UTC, in whole milliseconds."""
@@ -69,16 +69,18 @@ class ManualClock:
         """Let time pass. What falls due on the way runs in order, and finds the clock at its own moment."""
         if seconds < 0:
             raise ValueError("time does not go back")
+        goal = self._elapsed + seconds
+        while (timer := self._next(goal)) is not None:
+            timer.callback()
         with self._lock:
-            goal = self._elapsed + seconds
-            while (timer := self._next(goal)) is not None:
-                self._elapsed = max(self._elapsed, timer.due)
-                timer.callback()
             self._elapsed = max(self._elapsed, goal)
 
     def _next(self, goal: float) -> Timer | None:
-        while self._timers and self._timers[0].due <= goal:
-            timer = heapq.heappop(self._timers)
-            if not timer.cancelled:
-                return timer
-        return None
+        """The first timer due by then, with the clock set to its moment."""
+        with self._lock:
+            while self._timers and self._timers[0].due <= goal:
+                timer = heapq.heappop(self._timers)
+                if not timer.cancelled:
+                    self._elapsed = max(self._elapsed, timer.due)
+                    return timer
+            return None

@@ -14,7 +14,9 @@ from vedette.cli.options import DEFAULT_DATA, DataOption, JsonOption
 
 __all__ = ["config_app"]
 
-config_app = typer.Typer(help="The settings in force, and where they come from.", no_args_is_help=True)
+config_app = typer.Typer(
+    help="The settings in force, and where they come from.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @config_app.callback()
@@ -24,14 +26,15 @@ def config() -> None:
 
 @config_app.command()
 def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
-    """Show every setting: its value, where it comes from, what it means and in which unit.
+    """Show every setting, its value, source and meaning.
 
     A setting is taken from the default, then vedette.toml in the data directory, then the environment variable
     VEDETTE_ and its name in capitals; the later one wins. Nothing is opened or changed.
 
     \b
-    vedette config show
-    VEDETTE_DURABILITY=relaxed vedette config show --data /var/lib/vedette --json
+    Examples:
+      vedette config show
+      VEDETTE_DURABILITY=relaxed vedette config show --data /var/lib/vedette --json
     """
     from vedette.cli.display import TableDisplay
     from vedette.cli.json_output import json_line
@@ -41,7 +44,9 @@ def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
         for record in records:
             print(json_line(record))
         return
-    TableDisplay().listing(["setting", "value", "from", "about"], [list(record.values()) for record in records])
+    TableDisplay().listing(
+        ["setting", "value", "from", "about"], [list(record.values()) for record in records]
+    )
 
 
 def _settings(location: str) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ __all__ = ["define"]
 
 
 def define(
-    files: Annotated[list[str], typer.Argument(metavar="FILE…", help="Ontology files; - is standard input.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Ontology files; - is standard input.")],
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = "default",
 ) -> None:
@@ -22,25 +22,21 @@ def define(
     data is refused, with the list of what stands in the way. The files are read in the order given.
 
     \b
-    vedette define board.mew
-    vedette define people.mew tasks.mew --data /var/lib/vedette --database team-b
+    Examples:
+      vedette define board.mew
+      vedette define people.mew tasks.mew --data /var/lib/vedette --database team-b
     """
     from vedette.cli.display import TableDisplay
     from vedette.cli.place import open_session
-    from vedette.cli.running import define_text, place_of
-    from vedette.errors import VedetteError
+    from vedette.cli.running import define_text, located
     from vedette.language.parser import parse_declarations
 
     display = TableDisplay()
     texts = [(name, read_text(name)) for name in files]
-    name, text = "", ""
-    try:
-        for name, text in texts:
+    for name, text in texts:
+        with located(display, name, text):
             parse_declarations(text)
-        with open_session(data, database, display=display) as session:
-            for name, text in texts:
+    with open_session(data, database, display=display) as session:
+        for name, text in texts:
+            with located(display, name, text):
                 display.defined(define_text(session, text))
-    except VedetteError as error:
-        place = f"{name}:{place_of(error, text)}" if error.diagnostics else ""
-        display.error(error, place)
-        raise typer.Exit(1) from error

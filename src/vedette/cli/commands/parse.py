@@ -17,18 +17,21 @@ __all__ = ["parse"]
 
 
 def parse(
-    source: Annotated[str, typer.Argument(metavar="FILE|TEXT", help="A file, - for standard input, or a text.")],
+    source: Annotated[
+        str, typer.Argument(metavar="FILE|TEXT", help="A file, - for standard input, or a text.")
+    ],
     json: JsonOption = False,
 ) -> None:
-    """Check a text without running it, and print it in canonical form.
+    """Check a text and print it in canonical form.
 
-    Only the grammar is checked; whether types and attributes exist is known when it runs. Mistakes are underlined,
-    all of them at once, and the exit code is 1.
+    Nothing is run. Only the grammar is checked; whether types and attributes exist is known when it runs.
+    Mistakes are underlined, all of them at once, and the exit code is 1.
 
     \b
-    vedette parse board.mew
-    vedette parse 'match t: Task return t'
-    vedette parse tasks.mew --json
+    Examples:
+      vedette parse board.mew
+      vedette parse 'match t: Task return t'
+      vedette parse tasks.mew --json
     """
     from vedette.cli.display import TableDisplay
     from vedette.cli.json_output import json_line
@@ -70,7 +73,9 @@ def _canonical(part: Part) -> str:
     from vedette.cli.script import Declarations
     from vedette.language.printer import print_declarations, print_statement
 
-    return print_declarations(part.trees) if isinstance(part, Declarations) else f"{print_statement(part.tree)};"
+    return (
+        print_declarations(part.trees) if isinstance(part, Declarations) else f"{print_statement(part.tree)};"
+    )
 
 
 def _record(part: Part, source: str) -> dict[str, Any]:
@@ -78,11 +83,10 @@ def _record(part: Part, source: str) -> dict[str, Any]:
     from vedette.language.diagnostics import line_and_column
 
     line, column = line_and_column(source, part.first)
-    declares = isinstance(part, Declarations)
-    kinds = [type(tree).__name__ for tree in part.trees] if declares else [type(part.tree).__name__]
+    trees = part.trees if isinstance(part, Declarations) else (part.tree,)
     return {
-        "part": "declarations" if declares else "statement",
-        "kinds": kinds,
+        "part": "declarations" if isinstance(part, Declarations) else "statement",
+        "kinds": [type(tree).__name__ for tree in trees],
         "line": line,
         "column": column,
         "text": _canonical(part),
@@ -94,6 +98,12 @@ def _mistakes(error: VedetteError) -> list[dict[str, Any]]:
 
     found = [each for each in error.diagnostics if isinstance(each, Diagnostic)]
     return [
-        {"code": d.code, "message": d.message, "line": d.line, "column": d.column, "length": len(d.source[slice(*d.span)])}
+        {
+            "code": d.code,
+            "message": d.message,
+            "line": d.line,
+            "column": d.column,
+            "length": len(d.source[slice(*d.span)]),
+        }
         for d in found
     ]

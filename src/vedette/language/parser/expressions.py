@@ -144,12 +144,18 @@ class ExpressionParser(TypeParser, ABC):
 
     def minus(self, _floor: int) -> Expression:
         start = self.take().start
-        token = self.token
-        if token.kind == "int" and token.value == INT_MAX + 1:
-            self.pin(self.take())
-            return Literal(INT_MIN, span=self.span_from(start))
+        least = self.least_int(start)
+        if least is not None:
+            return least
         operand = self.expression(MINUS_POWER)
         return Unary("-", operand, span=self.span_from(start))
+
+    def least_int(self, start: int) -> Literal | None:
+        """-2**63 is one literal: without its minus the number would not fit."""
+        if self.token.kind != "int" or self.token.value != INT_MAX + 1:
+            return None
+        self.pin(self.take())
+        return Literal(INT_MIN, span=self.span_from(start))
 
     def word(self, floor: int) -> Expression:
         """A variable, a call, or one of the words that start an expression."""

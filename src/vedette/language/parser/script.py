@@ -130,13 +130,12 @@ class StatementParser(WatchParser):
             amount = self.negative_amount()
         return Tick(amount, span=self.span_from(start))
 
-    def negative_amount(self) -> Unary:
+    def negative_amount(self) -> Expression:
         """Read so that the engine can say E9001."""
         start = self.take().start
         if self.token.kind != "int":
             self.fail("a whole number")
-        amount = self.literal()
-        return Unary("-", amount, span=self.span_from(start))
+        return self.least_int(start) or Unary("-", self.literal(), span=self.span_from(start))
 
     def trigger(self) -> Trigger:
         start = self.take().start

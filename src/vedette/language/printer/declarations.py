@@ -70,7 +70,7 @@ def _doc(doc: str | None, indent: str = "") -> str:
 
 
 def _indent(text: str) -> str:
-    return "".join(f"  {line}" if line.strip() else line for line in text.splitlines(keepends=True))
+    return re.sub(r"^(?=.)", "  ", text, flags=re.MULTILINE)
 
 
 def _parents(parents: tuple[str, ...]) -> str:

@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 _LOOKS_LIKE_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:(?!:)")
+_UNSEEN = re.compile("[\x7f-\x9f\u2028\u2029]")
 _PRIMARY = SUFFIX_POWER + 1
 
 
@@ -119,7 +120,8 @@ def print_value(value: Value) -> str:
 
 
 def print_string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """On one line for everybody, also for those who take U+0085 or U+2028 for its end."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 # --- expressions ------------------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""Opening a directory with a million nodes: how long, how many bytes, and how long Python stops to collect garbage."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import msgspec
+
+from benchmarks.case import Case, Contender, Measure, Metric, Setting
+from benchmarks.engines.seam import name_of, rank_of
+from benchmarks.engines.vedette import SPAWN, VedetteEngine
+from benchmarks.rounds import rate
+
+__all__ = ["CASES"]
+
+_CHUNK = 10_000
+
+
+def _write_nodes(engine: VedetteEngine, count: int) -> None:
+    execute = engine.session.execute
+    for start in range(0, count, _CHUNK):
+        execute("BEGIN")
+        for key in range(start, min(count, start + _CHUNK)):
+            execute(SPAWN, key=key, name=name_of(key), rank=rank_of(key))
+        execute("COMMIT")
+
+
+def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measure]]:
+    """Each round is a process of its own, `benchmarks.opened`, that opens the directory written here."""
+
+    @contextmanager
+    def start(setting: Setting) -> Iterator[Measure]:
+        nodes = setting.scale.nodes
+        engine = VedetteEngine(setting.folder)
+
+        def write_all() -> None:
+            _write_nodes(engine, nodes)
+            engine.close()
+
+        written = rate(nodes, write_all)
+
+        def measure() -> tuple[float, ...]:
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.opened",
+                str(setting.folder / "data"),
+                str(nodes),
+                collects,
+            ]
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
+            if answer.returncode:
+                raise RuntimeError(answer.stderr[-300:])
+            seen = msgspec.json.decode(answer.stdout, type=dict[str, float])
+            return (written, seen["seconds"], seen["bytes"], seen["pause_ms"], seen["slowest_ms"])
+
+        yield measure
+
+    return start
+
+
+CASES = (
+    Case(
+        name="million",
+        title="A directory of 1,000,000 nodes",
+        metrics=(
+            Metric(name="writing nodes, 10,000 a commit", unit="/s", more_is_better=True),
+            Metric(name="opening the directory", unit="s", goal=40),
+            Metric(name="memory per node", unit="bytes", goal=900),
+            Metric(name="longest collection pause", unit="ms", goal=20),
+            Metric(name="slowest statement", unit="ms"),
+        ),
+        rounds=lambda scale: scale.load_rounds,
+        method=(
+            "Nodes with two indexed attributes. Memory is the growth of the process's resident set over "
+            "`vedette.open`, divided by the nodes, in a fresh process (nothing traced, nothing trimmed). Then 100,000 "
+            "SPAWNs, look-ups, SETs and KILLs and a second of rest, while `gc.callbacks` times every collection and "
+            "each statement is timed. Both contenders are Vedette, with and without its policy for Python's collector."
+        ),
+        contenders=(
+            Contender(name="Vedette", start=_loading("managed")),
+            Contender(
+                name="manage_gc=False",
+                start=_loading("python"),
+                about="Vedette with Python's own collection policy",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""The contenders, each behind the verbs of `seam.Engine`."""

@@ -1,0 +1,131 @@
+"""Where and when it ran: what a number needs beside it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryFile
+from typing import Self
+
+__all__ = ["Machine", "SyncProbe", "describe"]
+
+_BLOCK_BYTES = 4_096
+_PEERS = ("pycozo", "cozo-embedded", "surrealdb")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    date: str
+    system: str
+    processor: str
+    cores: int
+    memory_gib: float
+    python: str
+    revision: str
+    """Of the source, with a plus when the tree has changes."""
+    file_system: str
+    syncs_per_second: float
+    """4 KiB overwritten and fdatasync'ed, one after the other: about the most that one sync a commit allows."""
+    load_before: float
+    """Runnable processes before the run, averaged over a minute: above 0.5 others were at work too."""
+    versions: dict[str, str]
+
+
+def describe(folder: Path) -> Machine:
+    return Machine(
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        system=f"{platform.system()} {platform.release()}",
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        revision=_revision(),
+        file_system=_file_system(folder),
+        syncs_per_second=_syncs_per_second(folder),
+        load_before=os.getloadavg()[0],
+        versions={"sqlite": sqlite3.sqlite_version} | {name: _version(name) for name in _PEERS},
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _revision() -> str:
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+
+    def answer(*words: str) -> str:
+        return subprocess.run([git, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    dirty = "+" if answer("status", "--porcelain", "--", "src") else ""
+    return (answer("rev-parse", "--short", "HEAD") or "unknown") + dirty
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of file system that holds the folder, where the system tells."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return "unknown"
+    place = str(folder.resolve())
+    holding = [(point, kind) for _, point, kind, *_ in mounts if place.startswith(point)]
+    return max(holding, key=lambda entry: len(entry[0]), default=("", "unknown"))[1]
+
+
+class SyncProbe:
+    """Syncs one block after the other of a file that has them all already, as a write-ahead log in use does.
+
+    Appending would be slower than a log can be: the new size of the file is synced as well.
+    """
+
+    def __init__(self, folder: Path, blocks: int = 1_024) -> None:
+        self._blocks = blocks
+        self._file = TemporaryFile(dir=folder, buffering=0)
+        self._file.write(bytes(_BLOCK_BYTES * blocks))
+        os.fsync(self._file.fileno())
+
+    def sync(self, count: int) -> None:
+        descriptor, block = self._file.fileno(), bytes(_BLOCK_BYTES)
+        for number in range(count):
+            os.pwrite(descriptor, block, number % self._blocks * _BLOCK_BYTES)
+            os.fdatasync(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def _syncs_per_second(folder: Path, probes: int = 15, count: int = 100) -> float:
+    """The median of several short probes: one alone may fall into a stall of a shared disk."""
+    seen = []
+    with SyncProbe(folder) as probe:
+        for _ in range(probes):
+            started = time.perf_counter()
+            probe.sync(count)
+            seen.append(count / (time.perf_counter() - started))
+    return median(seen)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

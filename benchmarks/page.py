@@ -1,0 +1,113 @@
+"""docs/design/benchmarks.md, written from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from benchmarks.case import Outcome
+from benchmarks.record import Run
+from benchmarks.wording import goal_words, ratio_words, value_words, verdict
+
+__all__ = ["page"]
+
+_HEAD = """# Benchmarks
+
+<!-- Written by `python -m benchmarks --markdown`; edit benchmarks/page.py, not this file. -->
+
+What Vedette does on one machine, beside others asked the same. `make bench` measures it again (`make bench
+ARGS=--quick`: in a minute); `benchmarks/` is how. Absolute times belong to this machine and this hour; ratios travel better.
+"""
+
+_METHOD = """
+## How to read it
+
+Every case runs in a process of its own. All its contenders are ready before the first round, then take turns, round by
+round, each round begun by another. A number is the median of the rounds, ± half the distance between the quartiles. A
+ratio is the median, over the rounds, of ours against theirs in the same round: above 1 Vedette is that many times as
+fast (or as small), below 1 the other is. "≈" marks a ratio whose rounds lay more than 20% apart: a rough idea, not to
+be quoted. No sample is thrown away. Answers are checked; who answers something else is not in the table. Nothing here
+fails a build.
+
+The disk of this machine is shared and now and then drops to a tenth of its speed for some seconds. A few long rounds
+then say who was unlucky, not who is slow (one such run showed Vedette eight times as fast as SQLite with the same
+durability, which steadier ones do not bear out). So the cases that wait for the disk have many short rounds, and the bare disk takes its
+turn among the contenders.
+
+All engines are called from Python, in process, with their own Python packages: a call across that border is part of
+what a user pays. Vedette is the only one of them written in Python.
+"""
+
+_DURABILITY = """
+## What each one's "committed" means
+
+Seen by counting system calls (`strace -f -e trace=fsync,fdatasync`) over 500 inserts, one by one:
+
+| | as configured here | syncs seen |
+| --- | --- | --- |
+| Vedette | `durability="fsync"`, the default | 500 |
+| SQLite | `journal_mode=WAL`, `synchronous=FULL` | 503, three of them for a checkpoint |
+| CozoDB on SQLite | nothing to configure; four a commit, so a rollback journal | 2,000 |
+| CozoDB on RocksDB | nothing to configure | 0: survives the end of the process, not a power cut |
+| SurrealDB on SurrealKV | as it comes | 0: survives the end of the process, not a power cut |
+| SurrealDB on SurrealKV | `SURREAL_SYNC_DATA=true` in the environment | 500 |
+
+So the durable cases use CozoDB on SQLite and SurrealDB with `SURREAL_SYNC_DATA=true`; the case "not waited for" puts
+the others beside Vedette's `durability="relaxed"`. Vedette's commits that wait at the same time share a sync: 3,200
+commits from 32 threads took 200.
+"""
+
+
+def page(run: Run) -> str:
+    parts = [_HEAD, *_machine(run), *_table(run), _METHOD, _DURABILITY, *_cases(run)]
+    return "\n".join(part.rstrip("\n") if part.endswith("\n") else part for part in parts) + "\n"
+
+
+def _machine(run: Run) -> Iterator[str]:
+    machine = run.machine
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    yield ""
+    yield (
+        f"Measured {machine.date} at `{machine.revision}`: {machine.processor}, {machine.cores} cores, "
+        f"{machine.memory_gib} GiB, {machine.system}, {machine.python}; {machine.file_system} with "
+        f"{machine.syncs_per_second:,.0f} syncs of 4 KiB a second; {versions}. "
+        f"Load {machine.load_before:.1f} before the run, which took {run.seconds / 60:.0f} minutes."
+    )
+    if run.scale != "full" or not run.complete:
+        yield ""
+        yield f"**This is a {run.scale}{'' if run.complete else ', partial'} run: not numbers to keep.**"
+
+
+def _table(run: Run) -> Iterator[str]:
+    yield ""
+    yield "| | Vedette | goal | | times as good as |"
+    yield "| --- | ---: | ---: | --- | --- |"
+    for outcome in run.outcomes:
+        reached = verdict(outcome)
+        mark = "" if reached is None else "met" if reached else "**missed**"
+        ours = value_words(outcome.metric, outcome.series[0])
+        peers = ", ".join(f"{s.contender} {ratio_words(outcome, s)}" for s in outcome.series[1:])
+        yield f"| {outcome.metric.name} | {ours} | {goal_words(outcome.metric)} | {mark} | {peers} |"
+
+
+def _cases(run: Run) -> Iterator[str]:
+    yield ""
+    yield "## Case by case"
+    for title, group in groupby(run.outcomes, lambda outcome: outcome.title):
+        yield from _case(title, list(group))
+
+
+def _case(title: str, outcomes: list[Outcome]) -> Iterator[str]:
+    first = outcomes[0]
+    yield from ("", f"### {title}", "", f"`--only {first.case}`. {first.method}", "")
+    yield f"| | {' | '.join(outcome.metric.name for outcome in outcomes)} | |"
+    yield f"| --- | {' | '.join('---:' for _ in outcomes)} | --- |"
+    for place, series in enumerate(first.series):
+        cells = []
+        for outcome in outcomes:
+            theirs = outcome.series[place]
+            times = f" ({ratio_words(outcome, theirs)})" if place else ""
+            cells.append(value_words(outcome.metric, theirs) + times)
+        yield f"| {series.contender} | {' | '.join(cells)} | {series.about} |"
+    if first.problem:
+        yield from ("", f"Problems: {first.problem}")

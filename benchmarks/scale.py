@@ -1,0 +1,67 @@
+"""How much is measured: the full run for numbers to keep, the quick one to see whether something broke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FULL", "QUICK", "Scale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Sizes of one run. A contender known to be slow gets a share of the counts: rates and times stay comparable."""
+
+    name: str
+    rounds: int
+    """How often every contender of a case is measured; the medians of these are reported."""
+    disk_rounds: int
+    """The same where the disk is waited for: many and short, because a shared disk stalls for seconds at a time."""
+    load_rounds: int
+    """The same for the loading of a directory, where each round is a process of its own."""
+    inserts: int
+    """Inserts in memory per round."""
+    commits: int
+    """Durable commits per round from one thread."""
+    shared_commits: int
+    """Durable commits per round from all threads or tasks together."""
+    writers: int
+    """Threads or tasks that write at once."""
+    nodes: int
+    """Nodes in the directory that is loaded."""
+    edges: int
+    """Edges of the graph that is read, half of each kind."""
+    look_ups: int
+    """Point look-ups and trivial statements per round."""
+    hops: int
+    """Walks over two edges per round."""
+
+
+FULL = Scale(
+    name="full",
+    rounds=7,
+    disk_rounds=31,
+    load_rounds=3,
+    inserts=100_000,
+    commits=800,
+    shared_commits=6_400,
+    writers=32,
+    nodes=1_000_000,
+    edges=1_000_000,
+    look_ups=10_000,
+    hops=2_000,
+)
+
+QUICK = Scale(
+    name="quick",
+    rounds=3,
+    disk_rounds=9,
+    load_rounds=1,
+    inserts=10_000,
+    commits=200,
+    shared_commits=1_600,
+    writers=32,
+    nodes=50_000,
+    edges=50_000,
+    look_ups=3_000,
+    hops=500,
+)

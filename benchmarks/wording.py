@@ -1,0 +1,44 @@
+"""Numbers as words, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from benchmarks.case import Metric, Outcome, Series
+from benchmarks.rounds import median_of, ratio, spread, unsteady
+
+__all__ = ["goal_words", "ratio_words", "value_words", "verdict"]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def value_words(metric: Metric, series: Series) -> str:
+    """ "41,200 /s ± 3%": the median, and half the distance between the quartiles."""
+    middle = median_of(series)
+    if middle is None:
+        return "—"
+    apart = spread(series)
+    return f"{_number(middle)} {metric.unit}" + ("" if apart is None else f" ± {apart * 100:.0f}%")
+
+
+def goal_words(metric: Metric) -> str:
+    if metric.goal is None:
+        return ""
+    return f"{'≥' if metric.more_is_better else '<'} {metric.goal:,.0f} {metric.unit}"
+
+
+def verdict(outcome: Outcome) -> bool | None:
+    """Whether our median reaches the goal; None when there is no goal or no number."""
+    middle, goal = median_of(outcome.series[0]), outcome.metric.goal
+    if middle is None or goal is None:
+        return None
+    return middle >= goal if outcome.metric.more_is_better else middle < goal
+
+
+def ratio_words(outcome: Outcome, series: Series) -> str:
+    """How many times as good as the other ours is; "≈" when the rounds do not support more than a rough idea."""
+    times = ratio(outcome, series)
+    if times is None:
+        return "—"
+    rough = "≈" if unsteady(outcome, series) else ""
+    return rough + (f"{times:.2f}×" if times < 10 else f"{times:.0f}×")

@@ -1,0 +1,97 @@
+"""A conversation with a home: what is said is run and answered. It knows nothing of terminals and pipes."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from vedette.cli.display import Display
+from vedette.cli.failure import TRACEBACK_VARIABLE, CommandFailed, unexpected_text
+from vedette.cli.place import session_in
+from vedette.cli.running import run_part
+from vedette.cli.script import read_script
+from vedette.cli.shell.dot_commands import run_dot_command
+from vedette.clock import Clock, SystemClock
+from vedette.engine.home import Vedette
+from vedette.errors import VedetteError
+
+__all__ = ["Conversation"]
+
+
+class Conversation:
+    """One session at a time, in one of the databases of the home."""
+
+    def __init__(
+        self,
+        home: Vedette,
+        display: Display,
+        *,
+        database: str = "default",
+        actor: str | None = None,
+        timed: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self.home = home
+        self.display = display
+        self.timed = timed
+        self.ended = False
+        """`.quit` was said."""
+        self._actor = actor
+        self._clock = clock or SystemClock()
+        self.session = session_in(home, database, actor, display)
+
+    def hear(self, text: str) -> bool:
+        """Run what was said, a dot-command or a script, and show what comes of it; False when it failed."""
+        try:
+            if text.lstrip().startswith("."):
+                run_dot_command(self, text.strip())
+            else:
+                self.run(text)
+        except VedetteError as error:
+            self.display.error(error)
+        except CommandFailed as error:
+            self.display.failure(str(error))
+        except Exception as error:
+            if os.environ.get(TRACEBACK_VARIABLE):
+                raise
+            self.display.failure(unexpected_text(error))
+        else:
+            return True
+        return False
+
+    def run(self, text: str) -> None:
+        for part in read_script(text):
+            run_part(self.session, part, text, self.display, clock=self._clock if self.timed else None)
+
+    def use(self, database: str) -> None:
+        """Go on in another database, in a new session."""
+        if self.session.transaction is not None:
+            raise CommandFailed("A transaction is open here: COMMIT or ROLLBACK it first, then .use again.")
+        session = session_in(self.home, database, self._actor, self.display)
+        self.session.close()
+        self.session = session
+
+    @property
+    def prompt(self) -> str:
+        """`vedette`, the database when it is not the default one, the actor, and the transaction."""
+        name = self.session.database.name
+        words = ["vedette" if name == "default" else f"vedette:{name}"]
+        if self.session.actor is not None:
+            words.append(f"as {self.session.actor}")
+        if self.session.transaction is not None:
+            words.append("[aborted]" if self.session.transaction.aborted else "[transaction]")
+        return " ".join(words)
+
+    def close(self) -> None:
+        if self.session.transaction is not None:
+            self.display.note("The open transaction was rolled back.")
+        self.session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,109 @@
+"""WATCH statements ▸ shapes: resolved once for all constants, compiled for the present schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vedette.engine.state import GraphState
+from vedette.errors import WatchError
+from vedette.graph.actions import Act, compile_action
+from vedette.language import statements as ast
+from vedette.language.compile_steps import PatternChains
+from vedette.language.declarations import PolicyDeclaration
+from vedette.language.printer import print_statement
+from vedette.language.resolve_mutations import resolve_action
+from vedette.language.resolve_queries import resolve_return
+from vedette.language.resolved import Condition, NodeElement, ResolvedPattern, conjuncts
+from vedette.language.scope import Place, Scope
+from vedette.policy.decisions import policy_dependencies
+from vedette.watch.options import WatchOptions
+from vedette.watch.resolver import Capture, WatchResolver
+from vedette.watch.shape import ResolvedWatch, WatchShape
+
+if TYPE_CHECKING:
+    from vedette.engine.request import Request
+
+__all__ = ["CompiledWatch", "compile_watch"]
+
+
+class CompiledWatch:
+    """A shape, what its watches capture when they are created, and the actions of a trigger."""
+
+    __slots__ = ("actions", "captures", "options", "request", "shape", "size")
+
+    def __init__(
+        self,
+        request: Request,
+        options: WatchOptions,
+        shape: WatchShape,
+        captures: tuple[Capture, ...],
+        actions: tuple[Act, ...],
+        size: int,
+    ) -> None:
+        self.request = request
+        """The statement that it was first compiled for, kept to compile it again when the schema grows."""
+        self.options = options
+        self.shape = shape
+        self.captures = captures
+        self.actions = actions
+        self.size = size
+        """Registers that the actions need."""
+
+
+def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
+    """Resolve and compile; raises with every mistake in the statement."""
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Watch)
+    state = request.database.state
+    frame = request.prepared.frame(request.signature, state.schema)
+    scope = Scope(frame)
+    resolver = WatchResolver(frame)
+    pattern = resolver.pattern(statement.pattern, statement.where, scope)
+    narrowed = resolver.condition(options.filter, scope)
+    returns = resolve_return(resolver, statement.returns, scope) if statement.returns is not None else None
+    order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
+    sight = _sight(resolver, pattern, state, scope) if guarded else ()
+    own_size = frame.size
+    resolver.place = Place(bindings=True)
+    actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
+    frame.finish()
+    if order and returns is not None and returns.aggregates:
+        raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
+    where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
+    resolved = ResolvedWatch(
+        pattern=ResolvedPattern(pattern.elements, where),
+        returns=returns,
+        order=order,
+        captures=tuple(resolver.captures),
+        size=max(own_size, frame.size),
+        text=print_statement(statement),
+        sight=sight,
+    )
+    shape = WatchShape(
+        resolved, state.plan_context, guarded=guarded, masked=_masked(state) if guarded else frozenset()
+    )
+    chains = PatternChains(state.plan_context)
+    acts = tuple(compile_action(action, chains, state.tables, frame.size) for action in actions)
+    return CompiledWatch(request, options, shape, tuple(resolver.captures), acts, frame.size)
+
+
+def _sight(
+    resolver: WatchResolver, pattern: ResolvedPattern, state: GraphState, scope: Scope
+) -> tuple[Condition, ...]:
+    """What policies look at when they judge the pattern's elements: its changes concern the watch too."""
+    found: list[Condition] = []
+    for element in pattern.elements:
+        if isinstance(element, NodeElement):
+            for declaration in state.schema.policies.values():
+                found.extend(policy_dependencies(resolver, declaration, element, scope))
+    return tuple(found)
+
+
+def _masked(state: GraphState) -> frozenset[str]:
+    declared: list[PolicyDeclaration] = list(state.schema.policies.values())
+    return frozenset(
+        operation.attribute
+        for policy in declared
+        for operation in policy.operations
+        if operation.attribute is not None and operation.operation == "MATCH"
+    )

@@ -1,0 +1,125 @@
+"""What a user holds of a watch: a handle to poll, wait on and manage it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.clock import SystemClock
+from vedette.language.parser import parse_watch_options
+from vedette.watch.buffer import Entry
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.session import Session
+
+__all__ = ["WatchHandle", "event_of"]
+
+_real_time = SystemClock()
+
+
+def event_of(entry: Entry) -> Event:
+    """The event as its watch is told it."""
+    delta = entry.delta
+    if delta.type == "initial":
+        return Event(
+            type="initial", tick=entry.tick, position=entry.position, matches=tuple(delta.matches or ())
+        )
+    inner = tuple(event_of(each) for each in delta.events) if delta.events is not None else None
+    return Event(
+        type=delta.type,
+        tick=entry.tick,
+        position=entry.position,
+        match=delta.match,
+        prev=delta.prev,
+        dropped=entry.dropped,
+        window_start=delta.window[0] if delta.window is not None else None,
+        window_end=delta.window[1] if delta.window is not None else None,
+        events=inner,
+    )
+
+
+class WatchHandle:
+    """A watch in the hands of its owner. May be used from any thread."""
+
+    def __init__(self, session: Session, watch: Watch) -> None:
+        self._session = session
+        self._watch = watch
+        self._watching = session.database.watching
+        self._news = Condition()
+        self._changed = 0
+        watch.details.wake = self._wake
+
+    @property
+    def id(self) -> str:
+        """The handle: the id of the `_Watch` node."""
+        return self._watching.id_of(self._watch)
+
+    @property
+    def name(self) -> str | None:
+        return self._watch.details.name
+
+    @property
+    def status(self) -> str:
+        return str(self._watch.status)
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """Everything that is ready now; never waits. The first call includes `initial`."""
+        return [event_of(entry) for entry in self._watching.take(self._session, self._watch, limit)]
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+        end = None if timeout is None else _real_time.monotonic() + timeout
+        while True:
+            with self._news:
+                seen = self._changed
+            ready = self._watching.take(self._session, self._watch, 1)
+            if ready:
+                return event_of(ready[0])
+            if self.status == "cancelled":
+                return None
+            left = None if end is None else end - _real_time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            with self._news:
+                if self._changed == seen:
+                    self._news.wait(left)
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.next()) is not None:
+            yield event
+
+    def _wake(self) -> None:
+        with self._news:
+            self._changed += 1
+            self._news.notify_all()
+
+    def errors(self) -> list[Any]:
+        """Records for the owner since the last call: overflows, timeouts, withdrawals."""
+        return self._watching.take_errors(self._session, self._watch)
+
+    def ack(self, event: Event) -> None:
+        """Confirm a reliable watch's event and all before it: they need not be kept any longer."""
+        self._watching.confirm(self._session, self._watch, event.position)
+
+    # --- managing ---------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        self._watching.manage(self._session, self._watch, "PAUSE")
+
+    def resume(self) -> None:
+        self._watching.manage(self._session, self._watch, "RESUME")
+
+    def cancel(self) -> None:
+        self._watching.manage(self._session, self._watch, "CANCEL")
+
+    def alter(self, options: str) -> None:
+        """`w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""
+        self._watching.alter(self._session, self._watch, parse_watch_options(options), ())
+
+    def __repr__(self) -> str:
+        return f"<watch {self.id} {self.status}, {self._watch.pending} waiting>"

@@ -1,0 +1,45 @@
+"""Stories: what a user does and what the user should see, as text, run on every host.
+
+A story reads like a transcript. `read_stories` parses a file of them, `tell` runs one.
+
+    .ontology people                          shared by the stories of the file
+        node Person { name: String }
+
+    === 2.5.1 | a variable ranges over its type
+    .given people
+    > SPAWN ann: Person { name = "Ann" }
+    created 1
+    > MATCH p: Person
+      RETURN p.name
+    columns: p.name
+    "Ann"
+    > KILL #nobody
+    ! E3601 not found
+
+Lines that begin with `--` are comments. Between `===` and `|` stand the rules that the story shows.
+
+    > text                one statement; `>>` a script. Indented lines go on with it. `bob> text` is session bob's
+    .define               the indented lines below are given to `define`
+    .given name           the same, with an ontology of the file
+    .settings a = 1       how the database is opened, as TOML; before everything else
+    .session bob as #ann  opens a session for an actor, named by a binding of any session; others open themselves
+    .close bob            closes it
+    .with {"x": 1}        parameters of the next statement, as JSON; `@…` texts are timestamps, `#ann` ids
+    .advance 5s           lets time pass
+    .reopen               closes the database and opens it again; such a story needs a host that keeps
+
+What a statement must answer, below it; what is not said is not looked at, but an error is never ignored:
+
+    "Ann" | 2             a row, its values as literals; the order counts when the statement says ORDER BY
+    (nothing)             no rows
+    columns: a | b        the names of the columns
+    rows: 3               how many rows there are
+    created 1, linked 2   counts; those not named must be 0
+    warning: words        a warning with these words; `no warnings`
+    ! E3601 words         the error's code and words of its text; further lines `! words`, `!not words`
+"""
+
+from vedette.testing.stories.format import Story, StoryFormatError, read_stories
+from vedette.testing.stories.telling import StoryFailed, tell
+
+__all__ = ["Story", "StoryFailed", "StoryFormatError", "read_stories", "tell"]

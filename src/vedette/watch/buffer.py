@@ -1,0 +1,146 @@
+"""Events of one watch that wait to be handed out: bounded, in order, honest about what was dropped."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+from vedette.watch.delta import Delta
+
+__all__ = ["Entry", "EventBuffer", "Outcome"]
+
+
+class Entry(NamedTuple):
+    """One event in waiting."""
+
+    position: int
+    sequence: int
+    """The commit that caused it: handed out only when that is durable."""
+    tick: int
+    delta: Delta
+    dropped: int = 0
+    """How many events were dropped right before this one."""
+
+
+class Outcome(StrEnum):
+    """What became of an event that was offered to the buffer."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    """The oldest one went instead."""
+    OVERFLOW = "overflow"
+    """There was no room and nothing may be dropped."""
+
+
+class EventBuffer:
+    """The initial snapshot is never dropped: without it nothing that follows makes sense."""
+
+    __slots__ = ("_entries", "_gap", "dropped", "held")
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self._gap = 0
+        """Dropped events that no entry tells of yet."""
+        self.held = 0
+        """How many of the last entries wait for a tick (deliver_on: tick)."""
+        self.dropped = 0
+        """How many events were dropped in all."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def offer(self, entry: Entry, limit: int, on_full: str) -> Outcome:
+        entries = self._entries
+        if len(entries) < limit or on_full == "block":
+            entries.append(entry)
+            return Outcome.KEPT
+        if on_full == "error":
+            return Outcome.OVERFLOW
+        self._drop_oldest()
+        entries.append(entry._replace(dropped=self._gap) if self._gap else entry)
+        self._gap = 0
+        return Outcome.DROPPED
+
+    def _drop_oldest(self) -> None:
+        """Make room; the event after the gap says how many are missing."""
+        entries = self._entries
+        initial = entries.popleft() if entries[0].delta.type == "initial" else None
+        gap = 0
+        if entries:
+            victim = entries.popleft()
+            gap = victim.dropped + 1
+            self.dropped += 1
+        if entries:
+            entries[0] = entries[0]._replace(dropped=entries[0].dropped + gap)
+            gap = 0
+        if initial is not None:
+            entries.appendleft(initial)
+        self._gap += gap
+
+    def ready(self, durable: int) -> bool:
+        """Whether anything may be handed out now."""
+        return len(self._entries) > self.held and self._entries[0].sequence <= durable
+
+    def take(self, durable: int, limit: int | None, descending: tuple[bool, ...] = ()) -> list[Entry]:
+        """Remove and return what is durable and not held for a tick; ordered by attribute when directions are given."""
+        entries = self._entries
+        count = 0
+        while count < len(entries) - self.held and entries[count].sequence <= durable:
+            count += 1
+        ready = [entries.popleft() for _ in range(count)]
+        if descending:
+            ready = _ordered(ready, descending)
+        if limit is not None and len(ready) > limit:
+            entries.extendleft(reversed(ready[limit:]))
+            del ready[limit:]
+        return ready
+
+    def peek(self) -> list[Entry]:
+        return list(self._entries)
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self.held = 0
+
+    def validate(self) -> None:
+        """Raise AssertionError unless sequences rise and what is held is there; for tests."""
+        entries = list(self._entries)
+        assert 0 <= self.held <= len(entries)
+        assert len({entry.position for entry in entries}) == len(entries)
+
+
+class _Rank:
+    """An order key with directions: nulls last when ascending, first when descending, as ORDER BY has it."""
+
+    __slots__ = ("descending", "place", "values")
+
+    def __init__(self, values: tuple[Any, ...], descending: tuple[bool, ...], place: int) -> None:
+        self.values, self.descending, self.place = values, descending, place
+
+    def __lt__(self, other: _Rank) -> bool:
+        for mine, theirs, down in zip(self.values, other.values, self.descending, strict=True):
+            if mine == theirs:
+                continue
+            if mine is None or theirs is None:
+                return (mine is None) == down
+            return bool(mine > theirs) if down else bool(mine < theirs)
+        return self.place < other.place
+
+
+def _ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
+    """By attribute, ties by arrival; events of one identity stay in their order, and `initial` stays first."""
+    first = [entry for entry in entries if not entry.delta.order]
+    lines: dict[Any, deque[Entry]] = {}
+    for entry in entries:
+        if entry.delta.order:
+            lines.setdefault(entry.delta.identity, deque()).append(entry)
+    heap = [(_Rank(line[0].delta.order, descending, line[0].position), line) for line in lines.values()]
+    heapify(heap)
+    while heap:
+        _, line = heappop(heap)
+        first.append(line.popleft())
+        if line:
+            heappush(heap, (_Rank(line[0].delta.order, descending, line[0].position), line))
+    return first

@@ -1,0 +1,222 @@
+"""How one commit is told to the watches of one shape.
+
+The shape's pattern without constants is matched once, before and after; each match that came, went or stayed is looked
+up by key, and only the watches found there are asked whether their own conditions let it through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from vedette.element import View
+from vedette.language.affected import Difference
+from vedette.language.context import Context, Row
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
+from vedette.watch.shape import WatchShape
+from vedette.watch.watch import Watch
+
+__all__ = ["Moment", "Scene", "candidates", "own_row", "shape_matches", "tell_shape", "watches_of"]
+
+Moment = Callable[[], Any]
+Push = Callable[[Watch, Delta, "Row | None"], None]
+SightOf = Callable[[Watch, Context], None]
+"""Puts the eyes of the watch's actor before a context's view."""
+
+
+class Scene:
+    """One change of the graph: the views before and after it, and the contexts that watches look through."""
+
+    def __init__(
+        self, before: View, after: View, *, now: Moment, tick: int, sight: SightOf | None = None
+    ) -> None:
+        self._now, self._tick, self._sight = now, tick, sight
+        self.before = Context(view=before, now=now, tick=tick)
+        self.after = Context(view=after, now=now, tick=tick)
+        self._own: dict[tuple[int, bool], Context] = {}
+
+    def own(self, watch: Watch, *, after: bool) -> Context:
+        """The context of one watch: its constants, its actor."""
+        key = (watch.number, after)
+        known = self._own.get(key)
+        if known is None:
+            shared = self.after if after else self.before
+            known = Context(
+                view=shared.view, constants=watch.constants, now=self._now, tick=self._tick, actor=watch.actor
+            )
+            if watch.actor is not None and self._sight is not None:
+                self._sight(watch, known)
+            self._own[key] = known
+        return known
+
+
+def tell_shape(shape: WatchShape, changes: Sequence[Difference], scene: Scene, push: Push) -> None:
+    """Find what the changes mean for every watch of the shape."""
+    for identity, before, after in shape_matches(shape, changes, scene):
+        _tell(shape, identity, before, after, scene, push)
+
+
+def shape_matches(
+    shape: WatchShape, changes: Sequence[Difference], scene: Scene
+) -> Iterable[tuple[Any, Row | None, Row | None]]:
+    if shape.single is not None:
+        return _single_matches(shape, changes, scene)
+    before = {shape.matches.key(row): row for row in shape.matches.find(scene.before, changes)}
+    after = {shape.matches.key(row): row for row in shape.matches.find(scene.after, changes)}
+    merged = [(identity, row, after.get(identity)) for identity, row in before.items()]
+    return merged + [(identity, None, row) for identity, row in after.items() if identity not in before]
+
+
+def _single_matches(
+    shape: WatchShape, changes: Sequence[Difference], scene: Scene
+) -> Iterable[tuple[Any, Row | None, Row | None]]:
+    """A pattern of one node: the changes are the matches."""
+    assert shape.single is not None
+    types, slot = shape.single.types, shape.single.slot
+    for old, new in changes:
+        element = new if new is not None else old
+        assert element is not None
+        if element.type not in types:
+            continue
+        before = _row(shape, scene.before, slot, old)
+        after = _row(shape, scene.after, slot, new)
+        if before is not None or after is not None:
+            yield (element.id,), before, after
+
+
+def _row(shape: WatchShape, context: Context, slot: int, element: Any) -> Row | None:
+    if element is None:
+        return None
+    row: Row = [None] * shape.size
+    row[0] = context
+    row[slot] = element
+    for closure in shape.closed_closures:
+        if not closure(row):
+            return None
+    return row
+
+
+# --- one match --------------------------------------------------------------------------------------------------
+
+
+def _tell(
+    shape: WatchShape, identity: Any, before: Row | None, after: Row | None, scene: Scene, push: Push
+) -> None:
+    was = {watch.number: watch for watch in candidates(shape, before)}
+    now = {watch.number: watch for watch in candidates(shape, after)}
+    if not was and not now:
+        return
+    deltas = _Deltas(shape, identity)
+    if shape.private:
+        _tell_each(shape, was, now, before, after, scene, push, deltas)
+        return
+    for number, watch in now.items():
+        if number in was:
+            delta = deltas.changed(before, after)
+            if delta is not None:
+                push(watch, delta, after)
+        else:
+            push(watch, deltas.added(after), after)
+    for number, watch in was.items():
+        if number not in now:
+            push(watch, deltas.removed(before), before)
+
+
+def candidates(shape: WatchShape, row: Row | None) -> Iterable[Watch]:
+    """Watches whose key and range let the row through."""
+    if row is None:
+        return ()
+    value = shape.range_closure(row) if shape.range_closure is not None else None
+    return shape.index.find(shape.row_key(row), value)
+
+
+def watches_of(shape: WatchShape) -> list[Watch]:
+    return shape.index.everything()
+
+
+def _tell_each(
+    shape: WatchShape,
+    was: dict[int, Watch],
+    now: dict[int, Watch],
+    before: Row | None,
+    after: Row | None,
+    scene: Scene,
+    push: Push,
+    shared: _Deltas,
+) -> None:
+    """Watches with conditions, projections or eyes of their own: each is asked."""
+    for number, watch in {**was, **now}.items():
+        old = own_row(shape, watch, before, scene.own(watch, after=False)) if number in was else None
+        new = own_row(shape, watch, after, scene.own(watch, after=True)) if number in now else None
+        deltas = (
+            shared if not shape.open_projection and watch.actor is None else _Deltas(shape, shared.identity)
+        )
+        if old is None and new is None:
+            continue
+        if old is None:
+            push(watch, deltas.added(new), new)
+        elif new is None:
+            push(watch, deltas.removed(old), old)
+        else:
+            delta = deltas.changed(old, new)
+            if delta is not None:
+                push(watch, delta, new)
+
+
+def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) -> Row | None:
+    """The match as this watch sees it, or None when its own conditions or its actor's sight do not let it through."""
+    if row is None:
+        return None
+    if watch.actor is not None and shape.guarded:
+        return shape.verify.holds(context, row)
+    if not shape.residual_closures and not shape.open_projection:
+        return row
+    own = row.copy()
+    own[0] = context
+    for closure in shape.residual_closures:
+        if not closure(own):
+            return None
+    return own
+
+
+class _Deltas:
+    """The events of one match, each made at most once."""
+
+    __slots__ = ("_added", "_changed", "_removed", "identity", "shape")
+
+    def __init__(self, shape: WatchShape, identity: Any) -> None:
+        self.shape, self.identity = shape, identity
+        self._added: Delta | None = None
+        self._removed: Delta | None = None
+        self._changed: tuple[Delta | None] | None = None
+
+    def added(self, row: Row | None) -> Delta:
+        assert row is not None
+        if self._added is None:
+            shape = self.shape
+            self._added = Delta(ADDED, shape.projected(row), None, self.identity, shape.order_of(row))
+        return self._added
+
+    def removed(self, row: Row | None) -> Delta:
+        assert row is not None
+        if self._removed is None:
+            shape = self.shape
+            self._removed = Delta(REMOVED, shape.projected(row), None, self.identity, shape.order_of(row))
+        return self._removed
+
+    def changed(self, before: Row | None, after: Row | None) -> Delta | None:
+        assert before is not None
+        assert after is not None
+        if self._changed is None:
+            shape = self.shape
+            old, new = shape.projected(before), shape.projected(after)
+            same = old == new and not _differs_in_type(old, new)
+            self._changed = (
+                None if same else Delta(CHANGED, new, old, self.identity, shape.order_of(after)),
+            )
+        return self._changed[0]
+
+
+def _differs_in_type(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """1 and 1.0 and true are equal to Python, not to a reader."""
+    return any(type(old[name]) is not type(new[name]) for name in new)

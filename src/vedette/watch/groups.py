@@ -1,0 +1,177 @@
+"""Aggregates kept up to date: what a row adds to its group can be taken away again, exactly.
+
+Sums of floats are kept as exact partials (Shewchuk), so that initial plus changes equals a fresh evaluation to the bit;
+MIN, MAX and DISTINCT keep how often each value occurs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Protocol
+
+from vedette.language.aggregates import exact_average, exact_sum
+from vedette.language.dynamic import distinct_key
+from vedette.language.resolved import AggregateCall
+
+__all__ = ["MAINTAINED", "Contribution", "Groups", "maintained"]
+
+MAINTAINED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
+"""Aggregates that can be kept up to date; COLLECT is evaluated anew."""
+
+
+def maintained(calls: Sequence[AggregateCall]) -> bool:
+    return all(call.name in MAINTAINED for call in calls)
+
+
+class _Keeper(Protocol):
+    def change(self, value: Any, times: int) -> None: ...
+    def result(self) -> Any: ...
+
+
+class _Count:
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def change(self, value: Any, times: int) -> None:
+        self.total += times
+
+    def result(self) -> int:
+        return self.total
+
+
+class _Total:
+    """SUM and AVG. Finite floats are summed exactly as fractions; infinities and NaN are counted apart."""
+
+    __slots__ = ("_average", "_count", "_floats", "_odd", "_total")
+
+    def __init__(self, average: bool) -> None:
+        self._average = average
+        self._count = 0
+        self._floats = 0
+        self._total: Any = 0
+        self._odd: Counter[str] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        self._count += times
+        if isinstance(value, float):
+            self._floats += times
+            if not math.isfinite(value):
+                self._odd[repr(value)] += times
+                return
+            value = Fraction(value)
+        if isinstance(value, timedelta) and self._total == 0:
+            self._total = timedelta(0)
+        self._total += value * times
+
+    def result(self) -> Any:
+        if self._count == 0:
+            return None
+        odd = [float(text) for text, times in self._odd.items() for _ in range(times)]
+        if self._average:
+            return exact_average(self._total, odd, self._count)
+        return exact_sum(self._total, odd, floats=self._floats > 0)
+
+
+class _Extreme:
+    __slots__ = ("_pick", "_values")
+
+    def __init__(self, pick: Callable[[Any], Any]) -> None:
+        self._pick = pick
+        self._values: Counter[Any] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        self._values[value] += times
+        if not self._values[value]:
+            del self._values[value]
+
+    def result(self) -> Any:
+        return self._pick(self._values) if self._values else None
+
+
+class _Distinct:
+    __slots__ = ("_inner", "_times")
+
+    def __init__(self, inner: _Keeper) -> None:
+        self._inner = inner
+        self._times: Counter[Any] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        key = distinct_key(value)
+        before = self._times[key]
+        after = self._times[key] = before + times
+        if not after:
+            del self._times[key]
+        if (before > 0) != (after > 0):
+            self._inner.change(value, 1 if after > 0 else -1)
+
+    def result(self) -> Any:
+        return self._inner.result()
+
+
+def _keeper(call: AggregateCall) -> _Keeper:
+    plain: _Keeper
+    match call.name:
+        case "COUNT":
+            plain = _Count()
+        case "SUM" | "AVG":
+            plain = _Total(call.name == "AVG")
+        case "MIN":
+            plain = _Extreme(min)
+        case _:
+            plain = _Extreme(max)
+    return _Distinct(plain) if call.distinct else plain
+
+
+class _Group:
+    __slots__ = ("keepers", "key_values", "rows")
+
+    def __init__(self, key_values: tuple[Any, ...], calls: Sequence[AggregateCall]) -> None:
+        self.key_values = key_values
+        self.rows = 0
+        self.keepers = [_keeper(call) for call in calls]
+
+
+Contribution = tuple[tuple[Any, ...], list[tuple[bool, Any]]]
+"""A row's part in its group: the key values, and per aggregate whether it counts and its value."""
+
+
+class Groups:
+    """The groups of one aggregating watch. Feed it rows that came and went, then ask what is different."""
+
+    def __init__(self, calls: Sequence[AggregateCall]) -> None:
+        self._calls = calls
+        self._groups: dict[Any, _Group] = {}
+
+    def change(self, contribution: Contribution, times: int) -> Any:
+        """Count a row in (1) or out (-1); returns the group's identity."""
+        key_values, inputs = contribution
+        identity = tuple([distinct_key(value) for value in key_values])
+        group = self._groups.get(identity)
+        if group is None:
+            group = self._groups[identity] = _Group(key_values, self._calls)
+        elif times > 0:
+            group.key_values = key_values
+        group.rows += times
+        for keeper, (counts, value) in zip(group.keepers, inputs, strict=True):
+            if counts:
+                keeper.change(value, times)
+        return identity
+
+    def results(self, identity: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
+        """Key values and aggregate results of a group, None when it has no rows (any more)."""
+        group = self._groups.get(identity)
+        if group is None:
+            return ((), [_keeper(call).result() for call in self._calls]) if identity == () else None
+        if group.rows == 0 and identity != ():
+            del self._groups[identity]
+            return None
+        return group.key_values, [keeper.result() for keeper in group.keepers]
+
+    def identities(self) -> list[Any]:
+        return list(self._groups)

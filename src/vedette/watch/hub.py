@@ -1,0 +1,238 @@
+"""The hub: every shape and watch of a database, and the way a commit takes through them. No I/O, no threads.
+
+Shapes are found by the types that a commit touched; watches of a shape by key. What each is told goes into its buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+from vedette.language.affected import Difference
+from vedette.language.context import Context, Row
+from vedette.watch.buffer import Outcome
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
+from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
+from vedette.watch.shape import WatchShape
+from vedette.watch.subscription import WatchStatus
+from vedette.watch.watch import Watch
+
+__all__ = ["Told", "WatchHub", "count_row", "counted_deltas", "evaluate", "tell_anew"]
+
+
+class Told:
+    """What one commit led to: the watches with something new, those that overflowed, and triggers to carry out."""
+
+    def __init__(self, tick: int, sequence: int, now_ms: int) -> None:
+        self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
+        self.watches: dict[int, Watch] = {}
+        self.overflowed: list[Watch] = []
+        self.triggers: list[tuple[Watch, Row]] = []
+
+    def push(self, watch: Watch, delta: Delta, row: Row | None) -> None:
+        """Let the watch know; an overflow is noted for the caller, who cancels."""
+        if watch.status is WatchStatus.CANCELLED:
+            return
+        if (
+            watch.has_details
+            and watch.details.actions is not None
+            and delta.type == ADDED
+            and row is not None
+        ):
+            self.triggers.append((watch, row))
+        if watch.shape.columns:
+            if watch.has_details and watch.details.window is not None:
+                watch.details.window.collect(delta, self.tick)
+                return
+            if watch.push(delta, self.tick, self.sequence, self.now_ms) is Outcome.OVERFLOW:
+                self.overflowed.append(watch)
+        self.watches[watch.number] = watch
+
+
+class WatchHub:
+    """Shapes by what they are made of, watches by number."""
+
+    def __init__(self) -> None:
+        self.watches: dict[int, Watch] = {}
+        self.shapes: dict[Hashable, WatchShape] = {}
+        self._by_type: dict[str, dict[int, WatchShape]] = {}
+        self._always: dict[int, WatchShape] = {}
+        """Shapes that look at the time: every commit and tick concerns them."""
+        self._numbers = 0
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def shape(self, key: Hashable, make: Callable[[], WatchShape]) -> WatchShape:
+        """The shape known under the key, or a new one."""
+        known = self.shapes.get(key)
+        if known is None:
+            known = self.shapes[key] = make()
+        return known
+
+    # --- watches come and go ----------------------------------------------------------------------------------
+
+    def add(self, watch: Watch) -> None:
+        shape = watch.shape
+        if not shape.index.size:
+            self._enter_shape(shape)
+        shape.index.add(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
+        self.watches[watch.number] = watch
+
+    def remove(self, watch: Watch) -> None:
+        """Stop matching for it; the watch itself stays known to those who hold it."""
+        shape = watch.shape
+        shape.index.remove(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
+        if not shape.index.size:
+            self._leave_shape(shape)
+
+    def forget(self, watch: Watch) -> None:
+        self.watches.pop(watch.number, None)
+
+    def _enter_shape(self, shape: WatchShape) -> None:
+        for name in shape.types:
+            self._by_type.setdefault(name, {})[id(shape)] = shape
+        if shape.time_dependent:
+            self._always[id(shape)] = shape
+
+    def _leave_shape(self, shape: WatchShape) -> None:
+        for name in shape.types:
+            held = self._by_type.get(name)
+            if held is not None:
+                held.pop(id(shape), None)
+        self._always.pop(id(shape), None)
+
+    # --- a commit ---------------------------------------------------------------------------------------------
+
+    def concerned(self, changes: Sequence[Difference]) -> list[WatchShape]:
+        """Shapes that the changes can concern."""
+        found: dict[int, WatchShape] = dict(self._always)
+        for before, after in changes:
+            element = after if after is not None else before
+            held = self._by_type.get(element.type) if element is not None else None
+            if held:
+                found.update(held)
+        return list(found.values())
+
+    def tell(
+        self, shapes: Iterable[WatchShape], changes: Sequence[Difference], scene: Scene, told: Told
+    ) -> None:
+        for shape in shapes:
+            match shape.strategy:
+                case "rows":
+                    tell_shape(shape, changes, scene, told.push)
+                case "reevaluated":
+                    for watch in watches_of(shape):
+                        tell_anew(watch, scene.own(watch, after=True), told)
+                case _:
+                    _tell_counted(shape, changes, scene, told)
+
+
+# --- groups and distinct rows -----------------------------------------------------------------------------------
+
+
+def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene, told: Told) -> None:
+    """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
+    touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
+    for _, before, after in shape_matches(shape, changes, scene):
+        for row, sign in ((before, -1), (after, 1)):
+            for watch in candidates(shape, row):
+                own = own_row(shape, watch, row, scene.own(watch, after=sign > 0))
+                if own is not None:
+                    _, marked = touched.setdefault(watch.number, (watch, {}))
+                    marked[count_row(watch, own, sign)] = None
+    for watch, marked in touched.values():
+        for delta in counted_deltas(watch, marked, scene.own(watch, after=True)):
+            told.push(watch, delta, None)
+
+
+def count_row(watch: Watch, row: Row, sign: int) -> Any:
+    """Count a row in or out; returns what it belongs to."""
+    shape, details = watch.shape, watch.details
+    if shape.strategy == "groups":
+        return details.start_groups(shape).change(shape.contribution(row), sign)
+    projected = shape.projected(row)
+    identity = _frozen(projected)
+    details.rows[identity] += sign
+    if sign > 0 or identity not in details.last_rows:
+        details.last_rows.setdefault(identity, projected)
+    return identity
+
+
+def counted_deltas(watch: Watch, identities: Iterable[Any], context: Context) -> Iterable[Delta]:
+    details = watch.details
+    for identity in identities:
+        if watch.shape.strategy == "distinct":
+            yield from _distinct_delta(watch, identity)
+            continue
+        assert details.groups is not None
+        results = details.groups.results(identity)
+        new = watch.shape.group_row(context, *results) if results is not None else None
+        old = details.last_rows.get(identity)
+        yield from _difference(identity, old, new)
+        if new is None:
+            details.last_rows.pop(identity, None)
+        else:
+            details.last_rows[identity] = new
+
+
+def _distinct_delta(watch: Watch, identity: Any) -> Iterable[Delta]:
+    details = watch.details
+    count = details.rows[identity]
+    row = details.last_rows[identity]
+    told = details.result if details.result is not None else {}
+    details.result = told
+    if count > 0 and identity not in told:
+        told[identity] = row
+        yield Delta(ADDED, row, None, identity)
+    elif count <= 0:
+        del details.rows[identity]
+        details.last_rows.pop(identity, None)
+        if told.pop(identity, None) is not None:
+            yield Delta(REMOVED, row, None, identity)
+
+
+def _difference(identity: Any, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterable[Delta]:
+    if old is None and new is not None:
+        yield Delta(ADDED, new, None, identity)
+    elif new is None and old is not None:
+        yield Delta(REMOVED, old, None, identity)
+    elif new is not None and old is not None and _frozen(old) != _frozen(new):
+        yield Delta(CHANGED, new, old, identity)
+
+
+def _frozen(row: Any) -> Any:
+    """A hashable form of a projected row in which 1, 1.0 and true differ."""
+    if isinstance(row, dict):
+        return tuple((name, _frozen(value)) for name, value in row.items())
+    if isinstance(row, list):
+        return ("list", *map(_frozen, row))
+    return (type(row).__name__, row)
+
+
+# --- evaluated anew ---------------------------------------------------------------------------------------------
+
+
+def evaluate(watch: Watch, context: Context) -> dict[Any, dict[str, Any]]:
+    """Everything that the watch matches in the context's view: identity ▸ row. What a fresh MATCH would say."""
+    shape = watch.shape
+    rows = shape.query.run(context)
+    if not shape.aggregates:
+        found = {shape.matches.key(row): shape.projected(row) for row in rows}
+        return {_frozen(row): row for row in found.values()} if shape.distinct else found
+    assert shape.returns is not None
+    return shape.grouped(rows, context)
+
+
+def tell_anew(watch: Watch, context: Context, told: Told) -> None:
+    """Evaluate the watch afresh and tell it what is different from what it was told last."""
+    details = watch.details
+    old, new = details.result or {}, evaluate(watch, context)
+    details.result = new
+    for identity, row in new.items():
+        for delta in _difference(identity, old.get(identity), row):
+            told.push(watch, delta, None)
+    for identity, row in old.items():
+        if identity not in new:
+            told.push(watch, Delta(REMOVED, row, None, identity), None)

@@ -1,0 +1,129 @@
+"""Finds the watches of a shape that a row can concern, without looking at the others.
+
+Equality conditions `row expression = constant` make a composite hash key. One range condition `row value < constant`
+sorts the watches under a key by their constant. Watches of a shape that has neither are all candidates.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = ["KeyIndex", "Keyed", "RangeList"]
+
+
+class Keyed(Protocol):
+    number: int
+
+
+Item = TypeVar("Item", bound=Keyed)
+
+
+class RangeList(Generic[Item]):
+    """Watches sorted by their constant; `op` is how a row's value must compare with it."""
+
+    __slots__ = ("constants", "items")
+
+    def __init__(self) -> None:
+        self.constants: list[Any] = []
+        self.items: list[Item] = []
+
+    def add(self, constant: Any, item: Item) -> None:
+        place = bisect_right(self.constants, constant)
+        self.constants.insert(place, constant)
+        self.items.insert(place, item)
+
+    def remove(self, constant: Any, item: Item) -> None:
+        place = bisect_left(self.constants, constant)
+        while self.items[place] is not item:
+            place += 1
+        del self.constants[place], self.items[place]
+
+    def matching(self, op: str, value: Any) -> list[Item]:
+        """Items whose constant c makes `value op c` true."""
+        match op:
+            case ">":
+                return self.items[: bisect_left(self.constants, value)]
+            case ">=":
+                return self.items[: bisect_right(self.constants, value)]
+            case "<":
+                return self.items[bisect_right(self.constants, value) :]
+        return self.items[bisect_left(self.constants, value) :]
+
+
+class KeyIndex(Generic[Item]):
+    """Watches by key. Most keys hold one watch: it stands there itself, several stand in a dict."""
+
+    __slots__ = ("_entries", "_op", "size")
+
+    def __init__(self, range_op: str | None) -> None:
+        self._entries: dict[Any, Any] = {}
+        self._op = range_op
+        self.size = 0
+
+    def add(self, key: Any, constant: Any, item: Item) -> None:
+        """Enter a watch; `constant` is that of the range condition, if the shape has one."""
+        self.size += 1
+        held = self._entries.get(key)
+        if self._op is not None:
+            if held is None:
+                held = self._entries[key] = RangeList()
+            held.add(constant, item)
+        elif held is None:
+            self._entries[key] = item
+        elif type(held) is dict:
+            held[item.number] = item
+        else:
+            self._entries[key] = {held.number: held, item.number: item}
+
+    def remove(self, key: Any, constant: Any, item: Item) -> None:
+        self.size -= 1
+        held = self._entries[key]
+        if self._op is not None:
+            held.remove(constant, item)
+            if not held.items:
+                del self._entries[key]
+        elif type(held) is dict:
+            del held[item.number]
+            if len(held) == 1:
+                self._entries[key] = next(iter(held.values()))
+        else:
+            del self._entries[key]
+
+    def find(self, key: Any, value: Any) -> Iterable[Item]:
+        """Watches under the key whose range condition holds for `value` (a null value satisfies none)."""
+        held = self._entries.get(key)
+        if held is None:
+            return ()
+        if self._op is not None:
+            return held.matching(self._op, value) if value is not None else ()
+        if type(held) is dict:
+            return held.values()
+        return (held,)
+
+    def everything(self) -> list[Item]:
+        found: list[Item] = []
+        for held in self._entries.values():
+            if isinstance(held, RangeList):
+                found.extend(held.items)
+            elif type(held) is dict:
+                found.extend(held.values())
+            else:
+                found.append(held)
+        return found
+
+    def validate(self) -> None:
+        """Raise AssertionError unless sizes and order agree; for tests."""
+        total = 0
+        for held in self._entries.values():
+            if isinstance(held, RangeList):
+                assert held.constants == sorted(held.constants)
+                assert len(held.constants) == len(held.items) > 0
+                total += len(held.items)
+            elif type(held) is dict:
+                assert len(held) > 1
+                total += len(held)
+            else:
+                total += 1
+        assert total == self.size

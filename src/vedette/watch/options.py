@@ -1,0 +1,220 @@
+"""The options of a watch: what may be said in the brackets, what it means, what is refused (E8009).
+
+Values are read after literals were lifted out, so a number in an option is one of the statement's constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from vedette.errors import WatchError
+from vedette.language.statements import OptionValue, WatchOption
+from vedette.language.syntax import Expression, IdReference, OrderTerm
+
+__all__ = ["MUTABLE", "OPTIONS", "Initial", "Ordering", "WatchOptions", "Window", "read_options"]
+
+Evaluate = Callable[[Expression], Any]
+"""The value of an option's expression, constants and parameters filled in."""
+
+MUTABLE = frozenset({"buffer", "on_full", "delivery", "filter"})
+"""What ALTER WATCH may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """`arrival`, `causal`, or `attribute` with its terms."""
+
+    kind: str = "arrival"
+    terms: tuple[OrderTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`none`, `tumbling` (interval = duration) or `sliding`."""
+
+    kind: str = "none"
+    duration: timedelta = timedelta(0)
+    interval: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Initial:
+    """`full`, `none`, or `since` a tick."""
+
+    kind: str = "full"
+    tick: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """How a watch behaves; the defaults are the seeds' (watch-statement.md, Option Defaults)."""
+
+    mode: str = "watch"
+    group: str | None = None
+    ordering: Ordering = Ordering()
+    delivery: str = "best_effort"
+    visibility: str = "committed"
+    window: Window = Window()
+    buffer: int = 1000
+    on_full: str = "drop"
+    ack_timeout: timedelta = timedelta(seconds=30)
+    max_redeliveries: int = 3
+    dead_letter: IdReference | None = None
+    initial: Initial = Initial()
+    filter: Expression | None = None
+    deliver_on: str = "commit"
+    serialize_by: Expression | None = None
+    max_in_flight: int | None = None
+
+
+def read_options(
+    given: Sequence[WatchOption], evaluate: Evaluate, base: WatchOptions | None = None
+) -> WatchOptions:
+    """The options as given over `base` (or the defaults). Every value out of range is E8009 with what is allowed."""
+    values: dict[str, Any] = {}
+    for option in given:
+        if option.name in values:
+            raise refused(option.name, "it is given twice")
+        reader = OPTIONS.get(option.name)
+        if reader is None:
+            raise refused(option.name, f"there is no such option; known are {', '.join(sorted(OPTIONS))}")
+        values[option.name] = reader(option, evaluate)
+    options = replace(base or WatchOptions(), **values)
+    _check_together(options, values)
+    return options
+
+
+def _check_together(options: WatchOptions, given: Mapping[str, Any]) -> None:
+    if options.delivery == "reliable" and given.get("on_full") == "drop":
+        raise refused(
+            "on_full", "a reliable watch never drops; allowed with delivery: reliable are block, error"
+        )
+    if options.window.kind != "none" and options.mode == "consume":
+        raise refused("window", "a consume watch delivers one by one; allowed with mode: consume is none")
+
+
+def refused(name: str, why: str) -> WatchError:
+    return WatchError("E8009", f"Invalid watch option '{name}': {why}", fields={"option": name})
+
+
+# --- readers ----------------------------------------------------------------------------------------------------
+
+
+def _word(*allowed: str) -> Callable[[WatchOption, Evaluate], str]:
+    def read(option: WatchOption, evaluate: Evaluate) -> str:
+        value = option.value
+        if isinstance(value, OptionValue) and not value.arguments and value.word in allowed:
+            return value.word
+        raise refused(option.name, f"allowed are {', '.join(allowed)}")
+
+    return read
+
+
+def _integer(low: int) -> Callable[[WatchOption, Evaluate], int]:
+    def read(option: WatchOption, evaluate: Evaluate) -> int:
+        value = _value(option, evaluate)
+        if type(value) is int and value >= low:
+            return value
+        kind = "a positive integer" if low == 1 else f"an integer of at least {low}"
+        raise refused(option.name, f"allowed is {kind}, got {value!r}")
+
+    return read
+
+
+def _string(option: WatchOption, evaluate: Evaluate) -> str:
+    value = _value(option, evaluate)
+    if isinstance(value, str) and value:
+        return value
+    raise refused(option.name, f"allowed is a non-empty String, got {value!r}")
+
+
+def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
+    return _positive(option.name, _value(option, evaluate))
+
+
+def _positive(name: str, value: Any) -> timedelta:
+    if isinstance(value, timedelta) and value > timedelta(0):
+        return value
+    raise refused(name, f"allowed is a Duration above zero such as 30s, got {value!r}")
+
+
+def _expression(option: WatchOption, evaluate: Evaluate) -> Expression:
+    if option.value is None or isinstance(option.value, OptionValue):
+        raise refused(option.name, "allowed is an expression over the pattern's variables")
+    return option.value
+
+
+def _reference(option: WatchOption, evaluate: Evaluate) -> IdReference:
+    if isinstance(option.value, IdReference):
+        return option.value
+    raise refused(option.name, "allowed is a reference to a node, such as #dlq")
+
+
+def _value(option: WatchOption, evaluate: Evaluate) -> Any:
+    if option.value is None or isinstance(option.value, OptionValue):
+        return option.value.word if isinstance(option.value, OptionValue) else None
+    return evaluate(option.value)
+
+
+def _ordering(option: WatchOption, evaluate: Evaluate) -> Ordering:
+    value = option.value
+    if isinstance(value, OptionValue):
+        if value.word in ("arrival", "causal") and not value.arguments:
+            return Ordering(value.word)
+        if value.word == "attribute" and value.arguments:
+            return Ordering("attribute", value.arguments)
+    raise refused(option.name, "allowed are arrival, causal, attribute(expression [ASC|DESC], …)")
+
+
+def _window(option: WatchOption, evaluate: Evaluate) -> Window:
+    value = option.value
+    if isinstance(value, OptionValue):
+        spans = [_positive(option.name, evaluate(term.expression)) for term in value.arguments]
+        if value.word == "none" and not spans:
+            return Window()
+        if value.word == "tumbling" and len(spans) == 1:
+            return Window("tumbling", spans[0], spans[0])
+        if value.word == "sliding" and len(spans) == 2:
+            return Window("sliding", *spans)
+    raise refused(option.name, "allowed are none, tumbling(duration), sliding(duration, interval)")
+
+
+def _initial(option: WatchOption, evaluate: Evaluate) -> Initial:
+    value = option.value
+    if isinstance(value, OptionValue):
+        if value.word in ("full", "none") and not value.arguments:
+            return Initial(value.word)
+        if value.word == "since" and len(value.arguments) == 1:
+            tick = evaluate(value.arguments[0].expression)
+            if type(tick) is int and tick >= 0:
+                return Initial("since", tick)
+    raise refused(option.name, "allowed are full, none, since(tick) with a tick of at least 0")
+
+
+def _branching(option: WatchOption, evaluate: Evaluate) -> None:
+    raise refused(option.name, "branching is not available; leave it out")
+
+
+OPTIONS: Mapping[str, Callable[[WatchOption, Evaluate], Any]] = {
+    "mode": _word("watch", "consume"),
+    "group": _string,
+    "ordering": _ordering,
+    "delivery": _word("best_effort", "reliable"),
+    "visibility": _word("committed", "immediate"),
+    "window": _window,
+    "buffer": _integer(1),
+    "on_full": _word("drop", "block", "error"),
+    "ack_timeout": _duration,
+    "max_redeliveries": _integer(0),
+    "dead_letter": _reference,
+    "initial": _initial,
+    "filter": _expression,
+    "deliver_on": _word("tick", "commit"),
+    "branch": _branching,
+    "branches": _branching,
+    "serialize_by": _expression,
+    "max_in_flight": _integer(1),
+}

@@ -1,0 +1,382 @@
+"""A shape: what all watches that differ only in constants have in common, compiled once and shared.
+
+The pattern is split in two. What mentions no constant is evaluated once per change for the whole shape. What does is
+sorted into keys (equality), one range, and a residual that is tested per watch that key and range let through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vedette.language import resolved
+from vedette.language.affected import AffectedMatches
+from vedette.language.aggregates import make_aggregate
+from vedette.language.compile_queries import BindingQuery, image_of
+from vedette.language.compile_steps import PatternChains
+from vedette.language.dynamic import distinct_key
+from vedette.language.plan import PlanContext
+from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
+from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern
+from vedette.watch.groups import Contribution, maintained
+from vedette.watch.keys import KeyIndex
+from vedette.watch.resolver import Capture
+
+__all__ = ["ResolvedWatch", "WatchShape"]
+
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_HASHABLE = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
+_RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
+_TIME = frozenset({"now", "wall_time", "logical_time"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedWatch:
+    """A WATCH after resolution: everything that its shape is made from."""
+
+    pattern: ResolvedPattern
+    """All elements and all conditions, constants included."""
+    returns: ResolvedReturn | None
+    order: tuple[tuple[Condition, bool], ...]
+    captures: tuple[Capture, ...]
+    size: int
+    text: str
+    """The statement with its constants taken out, for people."""
+    sight: tuple[Condition, ...] = ()
+    """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
+
+
+class WatchShape:
+    """Compiled parts of a shape and the index of its watches."""
+
+    def __init__(
+        self,
+        watch: ResolvedWatch,
+        context: PlanContext,
+        *,
+        guarded: bool = False,
+        masked: frozenset[str] = frozenset(),
+    ) -> None:
+        """`guarded` shapes are of actors under policies; `masked` are attributes that a policy may hide from them."""
+        self.resolved = watch
+        self.schema = context.schema
+        self.size = watch.size
+        closed = tuple(c for c in watch.pattern.where if not _is_open(c) and _prunes(c, guarded, masked))
+        opened = [c for c in watch.pattern.where if c not in closed]
+        self.keys, self.range, self.residual = _split(opened, masked)
+        chains = PatternChains(context)
+        self.key_closures = [chains.id(side) for side, _ in self.keys]
+        self.range_closure = chains.condition(self.range[0]) if self.range is not None else None
+        self.residual_closures = [chains.condition(c) for c in self.residual]
+        self.open_pattern = ResolvedPattern(watch.pattern.elements, closed)
+        self.returns = watch.returns
+        projections = watch.returns.projections if watch.returns is not None else ()
+        looked_at = (
+            *opened,
+            *projections,
+            *(c for c, _ in watch.order),
+            *watch.sight,
+            *_aggregated(watch.returns),
+        )
+        self.matches = AffectedMatches(
+            self.open_pattern,
+            [_without_constants(c) for c in looked_at],
+            chains,
+            watch.size,
+            every_row=bool(watch.returns is not None and watch.returns.aggregates),
+        )
+        self.columns = watch.returns.columns if watch.returns is not None else ()
+        self.project = [chains.condition(p) for p in projections]
+        self.order = [(chains.condition(c), descending) for c, descending in watch.order]
+        self.open_projection = any(map(_is_open, projections))
+        self.exports = [_exporter(p, context) for p in projections]
+        self.query = BindingQuery(ResolvedQuery(pattern=watch.pattern), chains, watch.size)
+        """All matches for one watch's constants: the initial snapshot, and the oracle."""
+        self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
+        self.guarded = guarded
+        """Watches of actors while policies exist: each match is judged with the actor's eyes."""
+        self.private = bool(self.residual) or self.open_projection or guarded
+        """Whether watches found by key must each be asked."""
+        self.verify = AffectedMatches(watch.pattern, (), chains, watch.size) if guarded else self.matches
+        self.single = self._single_element(looked_at, closed)
+        self.closed_closures = [chains.condition(c) for c in closed]
+        self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
+        if self.aggregates and watch.returns is not None:
+            self._prepare_groups(watch.returns, chains)
+        self.strategy = self._choose_strategy()
+        self._make_key_indexes(context)
+
+    def _choose_strategy(self) -> str:
+        """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
+        if self.time_dependent or (self.returns is not None and not maintained(self.returns.aggregates)):
+            return "reevaluated"
+        if self.aggregates:
+            return "groups"
+        return "distinct" if self.distinct else "rows"
+
+    # --- facts ------------------------------------------------------------------------------------------------
+
+    @property
+    def aggregates(self) -> bool:
+        return self.returns is not None and bool(self.returns.aggregates)
+
+    @property
+    def distinct(self) -> bool:
+        return self.returns is not None and self.returns.distinct
+
+    @property
+    def group_keys(self) -> bool:
+        """Whether an aggregating shape has a group key; without one there is always exactly one row."""
+        return self.returns is not None and bool(self.returns.keys)
+
+    def touches(self, type_name: str) -> bool:
+        return type_name in self.matches.anchors or type_name in self.matches.wide
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Types whose changes concern this shape."""
+        return frozenset(self.matches.anchors) | self.matches.wide
+
+    def key_of(self, constants: Sequence[Any]) -> Any:
+        """The key under which a watch with these constants stands."""
+        if len(self.keys) == 1:
+            return constants[self.keys[0][1]]
+        return tuple([constants[index] for _, index in self.keys])
+
+    def row_key(self, row: list[Any]) -> Any:
+        if len(self.key_closures) == 1:
+            return self.key_closures[0](row)
+        return tuple([closure(row) for closure in self.key_closures])
+
+    def range_constant(self, constants: Sequence[Any]) -> Any:
+        return constants[self.range[2]] if self.range is not None else None
+
+    def projected(self, row: list[Any]) -> dict[str, Any]:
+        """The row as a watcher sees it: a dict by column name, elements as images."""
+        return {
+            name: value if export is None else export(value)
+            for name, value, export in zip(
+                self.columns, [p(row) for p in self.project], self.exports, strict=True
+            )
+        }
+
+    def order_of(self, row: list[Any]) -> tuple[Any, ...]:
+        return tuple([closure(row) for closure, _ in self.order])
+
+    # --- groups -----------------------------------------------------------------------------------------------
+
+    def contribution(self, row: list[Any]) -> Contribution:
+        """A row's part in its group."""
+        inputs = []
+        for operand, where, keeps_null in self._inputs:
+            counts = where is None or bool(where(row))
+            value = operand(row) if counts and operand is not None else True
+            inputs.append((counts and (keeps_null or value is not None), value))
+        return tuple([closure(row) for closure in self._keys]), inputs
+
+    def group_row(self, context: Any, key_values: tuple[Any, ...], results: list[Any]) -> dict[str, Any]:
+        """The row of a group: its key, its aggregates, and what is computed from them."""
+        row: list[Any] = [None] * (self.size + len(key_values))
+        row[0] = context
+        row[self.size :] = key_values
+        for slot, result in zip(self._result_slots, results, strict=True):
+            row[slot] = result
+        values = [closure(row) for closure in self._group_project]
+        return {
+            name: value if export is None else export(value)
+            for name, value, export in zip(self.columns, values, self.exports, strict=True)
+        }
+
+    def grouped(self, rows: list[list[Any]], context: Any) -> dict[Any, dict[str, Any]]:
+        """Rows of all groups, computed from all matches: what a fresh evaluation says."""
+        assert self.returns is not None
+        groups: dict[Any, tuple[tuple[Any, ...], list[Any]]] = {}
+        for row in rows:
+            key_values = tuple([closure(row) for closure in self._keys])
+            identity = tuple([distinct_key(value) for value in key_values])
+            if identity not in groups:
+                groups[identity] = (key_values, [make() for make in self._makers])
+            for add, _ in groups[identity][1]:
+                add(row)
+        if not groups and not self._keys:
+            groups[()] = ((), [make() for make in self._makers])
+        return {
+            identity: self.group_row(context, key_values, [result() for _, result in states])
+            for identity, (key_values, states) in groups.items()
+        }
+
+    def _prepare_groups(self, returns: ResolvedReturn, chains: PatternChains) -> None:
+        keys = returns.keys
+        self._keys = [chains.condition(key) for key in keys]
+        self._inputs = [
+            (
+                None if call.operand is None else chains.condition(call.operand),
+                None if call.where is None else chains.condition(call.where),
+                call.operand is None,
+            )
+            for call in returns.aggregates
+        ]
+        self._makers = [
+            make_aggregate(call, operand, where)
+            for call, (operand, where, _) in zip(returns.aggregates, self._inputs, strict=True)
+        ]
+        self._result_slots = [call.slot for call in returns.aggregates]
+        held = {
+            key: resolved.AggregateCall("KEY", None, False, None, None, self.size + place, key.type)
+            for place, key in enumerate(keys)
+        }
+        self._group_project = [
+            chains.condition(resolved.rebuild(p, lambda part: held.get(part) if part in keys else None))
+            for p in returns.projections
+        ]
+
+    # --- building ---------------------------------------------------------------------------------------------
+
+    def _single_element(
+        self, looked_at: Sequence[Condition], closed: Sequence[Condition]
+    ) -> NodeElement | None:
+        """The one node of a pattern that has nothing else to look at: the commonest watch, and the quickest."""
+        elements = self.open_pattern.elements
+        nested = any(
+            isinstance(part, (resolved.ExistsIn, resolved.PatternFold))
+            for condition in (*looked_at, *closed)
+            for part in resolved.subexpressions(condition)
+        )
+        if len(elements) != 1 or not isinstance(elements[0], NodeElement) or nested or self.matches.wide:
+            return None
+        return elements[0]
+
+    def _make_key_indexes(self, context: PlanContext) -> None:
+        """Key columns create the index they need, or each new watch would scan the graph for its snapshot."""
+        for side, _ in self.keys:
+            if isinstance(side, resolved.AttributeOf) and isinstance(side.base, resolved.Slot):
+                owners = {
+                    holder.attributes[side.name].owner
+                    for name in side.places
+                    if (holder := context.schema.nodes.get(name) or context.schema.edges.get(name))
+                    is not None
+                    and not holder.protected
+                }
+                if len(owners) == 1:
+                    context.ensure_index(owners.pop(), side.name)
+
+
+def _split(
+    opened: Sequence[Condition], masked: frozenset[str]
+) -> tuple[list[tuple[Condition, int]], tuple[Condition, str, int] | None, list[Condition]]:
+    """Sort conditions with constants into keys, at most one range, and the rest."""
+    keys: list[tuple[Condition, int]] = []
+    ranged: tuple[Condition, str, int] | None = None
+    residual: list[Condition] = []
+    for condition in opened:
+        sides = _sides(condition)
+        if sides is None or _reads(condition, masked):
+            residual.append(condition)
+            continue
+        side, op, constant = sides
+        if op == "=" and _same(side, constant, _HASHABLE):
+            keys.append((side, constant.index))
+        elif op in _FLIPPED and ranged is None and _same(side, constant, _RANGED):
+            ranged = (side, op, constant.index)
+        else:
+            residual.append(condition)
+    return keys, ranged, residual
+
+
+def _reads(condition: Condition, attributes: frozenset[str]) -> bool:
+    parts = resolved.subexpressions(condition)
+    return any(
+        isinstance(p, (resolved.AttributeOf, resolved.DynamicAttribute)) and p.name in attributes
+        for p in parts
+    )
+
+
+def _prunes(condition: Condition, guarded: bool, masked: frozenset[str]) -> bool:
+    """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it."""
+    if not guarded:
+        return True
+    nested = (resolved.ExistsIn, resolved.PatternFold)
+    return not _reads(condition, masked) and not any(
+        isinstance(p, nested) for p in resolved.subexpressions(condition)
+    )
+
+
+def _sides(condition: Condition) -> tuple[Condition, str, Constant] | None:
+    if not isinstance(condition, Operation):
+        return None
+    if isinstance(condition.right, Constant) and not _is_open(condition.left):
+        return condition.left, condition.op, condition.right
+    if isinstance(condition.left, Constant) and not _is_open(condition.right):
+        return condition.right, _FLIPPED.get(condition.op, condition.op), condition.left
+    return None
+
+
+def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
+    left, right = side.type, constant.type
+    if left.kind not in kinds or right.kind not in kinds:
+        return False
+    references = left.is_reference or left.kind == "ID"
+    return references or left.kind == right.kind or (left.is_numeric and right.is_numeric)
+
+
+def _is_open(condition: Condition) -> bool:
+    return any(isinstance(part, Constant) for part in resolved.subexpressions(condition))
+
+
+def _tells_time(condition: Condition) -> bool:
+    return any(
+        isinstance(part, resolved.ContextValue) and part.name in _TIME
+        for part in resolved.subexpressions(condition)
+    )
+
+
+def _aggregated(returns: ResolvedReturn | None) -> tuple[Condition, ...]:
+    if returns is None:
+        return ()
+    parts = ((call.operand, call.where) for call in returns.aggregates)
+    return tuple(part for pair in parts for part in pair if part is not None)
+
+
+def _without_constants(condition: Condition) -> Condition:
+    """The condition with constant targets of nested edges made wildcards: only its structure is of interest."""
+
+    def change(part: Condition) -> Condition | None:
+        if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+            return replace(part, pattern=_open_targets(part.pattern))
+        return None
+
+    return resolved.rebuild(condition, change)
+
+
+def _open_targets(pattern: ResolvedPattern) -> ResolvedPattern:
+    elements: list[resolved.PatternElement] = []
+    for element in pattern.elements:
+        if isinstance(element, resolved.EdgeElement):
+            elements.append(replace(element, targets=tuple(_open_target(t) for t in element.targets)))
+        elif isinstance(element, resolved.PathElement):
+            source, target = _open_target(element.source), _open_target(element.target)
+            elements.append(replace(element, source=source, target=target))
+        else:
+            elements.append(element)
+    return ResolvedPattern(tuple(elements), tuple(_without_constants(c) for c in pattern.where))
+
+
+def _open_target(target: int | Condition | None) -> int | Condition | None:
+    return None if target is None or (not isinstance(target, int) and _is_open(target)) else target
+
+
+def _exporter(projection: Condition, context: PlanContext) -> Callable[[Any], Any] | None:
+    if projection.type.kind not in ("Node", "Edge", "List", "Any", "Union"):
+        return None
+
+    def export(value: Any) -> Any:
+        if isinstance(value, list):
+            return [export(item) for item in value]
+        return (
+            image_of(value, context.schema)
+            if hasattr(value, "values") and hasattr(value, "targets")
+            else value
+        )
+
+    return export

@@ -1,0 +1,157 @@
+"""One watch: its constants over a shape, its status, and the events that wait for its owner."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+from vedette.watch.buffer import Entry, EventBuffer, Outcome
+from vedette.watch.delta import Delta
+from vedette.watch.groups import Groups
+from vedette.watch.options import WatchOptions
+from vedette.watch.shape import WatchShape
+from vedette.watch.subscription import WatchStatus
+
+__all__ = ["Watch", "WatchDetails"]
+
+RETAINED_EVENTS = 100
+"""How many events of a watch can still be read as `_WatchEvent` after they were handed out."""
+
+
+class WatchDetails:
+    """What few watches need; made when it is first asked for."""
+
+    __slots__ = (
+        "actions",
+        "actions_size",
+        "confirmed",
+        "errors",
+        "groups",
+        "last_rows",
+        "name",
+        "recent",
+        "result",
+        "rows",
+        "text",
+        "wake",
+        "window",
+    )
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.text = ""
+        self.errors: deque[Any] = deque(maxlen=1000)
+        """Records for the owner: E8003, E8005, E8007, withdrawals."""
+        self.wake: Callable[[], None] | None = None
+        """Called when there may be something to hand out."""
+        self.groups: Groups | None = None
+        """State of an aggregating watch."""
+        self.last_rows: dict[Any, dict[str, Any]] = {}
+        """What an aggregating watch was last told, by group."""
+        self.rows: Counter[Any] = Counter()
+        """DISTINCT: how many matches yield each row."""
+        self.result: dict[Any, Any] | None = None
+        """Re-evaluated watches: the last result, identity ▸ row."""
+        self.window: Any = None
+        self.actions: Any = None
+        """ON MATCH DO: what to carry out for every match that appears."""
+        self.actions_size = 0
+        self.confirmed = 0
+        """Reliable watches: the last position that the owner has for certain."""
+        self.recent: deque[Entry] = deque(maxlen=RETAINED_EVENTS)
+
+    def start_groups(self, shape: WatchShape) -> Groups:
+        if self.groups is None:
+            assert shape.returns is not None
+            self.groups = Groups(shape.returns.aggregates)
+        return self.groups
+
+
+class Watch:
+    """A million of them must fit: what is rare stands in `details`, buffers come with the first event."""
+
+    __slots__ = (
+        "_details",
+        "actor",
+        "buffer",
+        "constants",
+        "created_ms",
+        "delivered",
+        "last_event_ms",
+        "number",
+        "options",
+        "owner",
+        "position",
+        "shape",
+        "status",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        shape: WatchShape,
+        constants: tuple[Any, ...],
+        options: WatchOptions,
+        *,
+        owner: str | None,
+        actor: str | None,
+        created_ms: int,
+    ) -> None:
+        self.number = number
+        self.shape = shape
+        self.constants = constants
+        self.options = options
+        self.owner = owner
+        """The session's id; None when the watch outlived its session."""
+        self.actor = actor
+        self.status = WatchStatus.ACTIVE
+        self.position = 0
+        """How many events were detected so far; the next one gets this number plus one."""
+        self.delivered = 0
+        self.created_ms = created_ms
+        self.last_event_ms = 0
+        self.buffer: EventBuffer | None = None
+        self._details: WatchDetails | None = None
+
+    @property
+    def details(self) -> WatchDetails:
+        if self._details is None:
+            self._details = WatchDetails()
+        return self._details
+
+    @property
+    def has_details(self) -> bool:
+        return self._details is not None
+
+    @property
+    def pending(self) -> int:
+        return len(self.buffer) if self.buffer is not None else 0
+
+    def push(self, delta: Delta, tick: int, sequence: int, now_ms: int) -> Outcome:
+        """Give the event its position and let it wait."""
+        self.position += 1
+        self.last_event_ms = now_ms
+        buffer = self.buffer
+        if buffer is None:
+            buffer = self.buffer = EventBuffer()
+        entry = Entry(self.position, sequence, tick, delta)
+        limit = self.options.buffer if self.options.delivery != "reliable" else _ENDLESS
+        outcome = buffer.offer(entry, limit, self.options.on_full)
+        if outcome is not Outcome.OVERFLOW and self.options.deliver_on == "tick":
+            buffer.held += 1
+        return outcome
+
+    def take(self, durable: int, limit: int | None) -> list[Entry]:
+        """What may be handed out now, in the watch's order."""
+        buffer = self.buffer
+        if buffer is None or self.status is not WatchStatus.ACTIVE:
+            return []
+        ready = buffer.take(durable, limit, tuple(descending for _, descending in self.shape.order))
+        if ready:
+            self.delivered += len(ready)
+            self.details.recent.extend(ready)
+        return ready
+
+
+_ENDLESS = 1 << 62

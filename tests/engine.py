@@ -1,0 +1,170 @@
+"""What tests of the engine share: a disk that can be held or broken, work in threads, and bounds on patience."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Barrier, Event, Lock, Thread
+from typing import Any, TypeVar, cast
+
+import pytest
+
+import vedette
+from vedette.engine.database import Database
+from vedette.engine.home import Vedette
+from vedette.errors import StoreError
+from vedette.storage.home import open_home
+from vedette.storage.seam import Batch, Home, Store
+
+__all__ = ["FULL", "PATIENCE", "Disk", "all_at_once", "in_thread", "opened_on", "told_too_early"]
+
+PATIENCE = 30.0
+"""Seconds after which something that should have happened never will."""
+FULL = StoreError("E6001", "no space left for the disk of this test: free some space and open it again")
+
+T = TypeVar("T")
+
+
+# --- a disk -----------------------------------------------------------------------------------------------------
+
+
+class Disk:
+    """Stands before every store of a home. `hold` keeps appends waiting; `breaks` is raised in place of writing."""
+
+    def __init__(self) -> None:
+        self._free = Event()
+        self._free.set()
+        self._reached = Event()
+        self._lock = Lock()
+        self.breaks: BaseException | None = None
+        self.breaks_after_writing: BaseException | None = None
+        """The worse kind: what was said to have failed is there."""
+        self.unreadable: StoreError | None = None
+        self.batches: list[Batch] = []
+        """What was written, in order."""
+
+    def hold(self) -> None:
+        self._reached.clear()
+        self._free.clear()
+
+    def release(self) -> None:
+        self._free.set()
+
+    def wait_until_reached(self) -> None:
+        """Return when an append stands before the held disk."""
+        assert self._reached.wait(PATIENCE), "nobody came to write"
+
+    def write(self, store: Store, batch: Batch) -> int:
+        if not self._free.is_set():
+            self._reached.set()
+            assert self._free.wait(PATIENCE), "the test never released the disk"
+        if self.breaks is not None:
+            raise self.breaks
+        last = store.append(batch)
+        with self._lock:
+            self.batches.append(batch)
+        if self.breaks_after_writing is not None:
+            raise self.breaks_after_writing
+        return last
+
+
+class _DiskStore:
+    def __init__(self, store: Store, disk: Disk) -> None:
+        self._store, self._disk = store, disk
+
+    def append(self, batch: Batch) -> int:
+        return self._disk.write(self._store, batch)
+
+    def facts(self) -> Any:
+        if self._disk.unreadable is not None:
+            raise self._disk.unreadable
+        return self._store.facts()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class _DiskHome:
+    def __init__(self, home: Home, disk: Disk) -> None:
+        self._home, self._disk = home, disk
+
+    def open(self, name: str) -> Store:
+        return cast(Store, _DiskStore(self._home.open(name), self._disk))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._home, name)
+
+
+@contextmanager
+def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> Iterator[Vedette]:
+    """A home whose stores write through `disk`; released, so that closing never hangs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "vedette.engine.home.open_home",
+            lambda *place, **options: _DiskHome(open_home(*place, **options), disk),
+        )
+        db = vedette.open(location, environment={}, **settings)
+    try:
+        yield db
+    finally:
+        disk.release()
+        db.close()
+
+
+# --- threads ----------------------------------------------------------------------------------------------------
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Do the work in a thread of its own; ask the future for what came of it, with PATIENCE."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    Thread(target=run, daemon=True).start()
+    return future
+
+
+def all_at_once(*works: Callable[[], T]) -> list[T]:
+    """Do all of it at the same time, begun together; returns what came of each, or raises the first error."""
+    barrier = Barrier(len(works))
+
+    def begun(work: Callable[[], T]) -> Callable[[], T]:
+        def run() -> T:
+            barrier.wait(PATIENCE)
+            return work()
+
+        return run
+
+    futures = [in_thread(begun(work)) for work in works]
+    return [future.result(PATIENCE) for future in futures]
+
+
+def told_too_early(database: Database, work: Callable[[], object]) -> tuple[Future[object], bool]:
+    """Start the work; return when it waits for the disk (False) or has ended without doing so (True)."""
+    came = Event()
+    gate = database.gate
+    wait, notify = gate.wait, gate.notify
+
+    def watched_wait(tick: int, timeout: float | None = None) -> None:
+        came.set()
+        wait(tick, timeout)
+
+    def watched_notify(tick: int, callback: Any) -> None:
+        notify(tick, callback)
+        came.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gate, "wait", watched_wait)
+        patch.setattr(gate, "notify", watched_notify)
+        future = in_thread(work)
+        future.add_done_callback(lambda _: came.set())
+        assert came.wait(PATIENCE), "it neither ended nor came to wait for the disk"
+    return future, future.done()

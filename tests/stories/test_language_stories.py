@@ -1,0 +1,37 @@
+"""Every rule of spec/language.md §1-§5 as a story, told in memory and in a directory that is opened again afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vedette.testing.stories import Story, StoryFailed, StoryFormatError, read_stories, tell
+
+FOLDER = Path(__file__).parent / "language"
+STORIES = [
+    story
+    for file in sorted(FOLDER.glob("*.story"))
+    for story in read_stories(file.read_text(encoding="utf-8"), f"{file.name}")
+]
+RULES = dict(
+    line.split(maxsplit=1)
+    for line in (FOLDER / "rules.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("--")
+)
+
+
+@pytest.mark.parametrize("story", [s for s in STORIES if not s.needs_keeping], ids=str)
+def test_in_memory(story: Story):
+    tell(story, ":memory:", keeps=False)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=str)
+def test_in_a_directory(story: Story, tmp_path: Path):
+    tell(story, tmp_path / "data", keeps=True)
+
+
+def test_every_rule_has_a_story():
+    told = {rule for story in STORIES for rule in story.rules}
+    assert sorted(RULES.keys() - told) == [], "rules without a story"
+    assert sorted(told - RULES.keys()) == [], "stories about rules that rules.txt does not know"

@@ -1,0 +1,34 @@
+"""The command line called in an empty folder, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from vedette.cli.app import app
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, and no settings from outside."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("VEDETTE_DATA", "VEDETTE_TRACEBACK", "VEDETTE_DURABILITY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def cli() -> Cli:
+    """`cli("run", "x.mew", input="…")`: what `vedette run x.mew` does."""
+
+    def call(
+        *arguments: str, input: str | bytes | None = None, env: dict[str, str | None] | None = None
+    ) -> Result:
+        return CliRunner().invoke(app, list(arguments), input=input, env=env)
+
+    return call

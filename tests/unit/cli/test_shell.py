@@ -1,0 +1,227 @@
+"""The shell: where an entry ends, what is answered, what is offered, how it looks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vedette
+from tests.unit.cli.conftest import Cli
+from vedette.cli.shell.completion import Vocabulary, suggestions
+from vedette.cli.shell.entries import entries, is_finished
+from vedette.cli.shell.highlighting import pieces
+
+ONTOLOGY = """\
+type Short = String [length: 1..20]
+node Task { title: Short [required], status: String = "todo", due: Timestamp? }
+abstract node Being
+node Person: Being { name: String [required, unique] }
+edge assigned_to(task: Task, person: Person) { since: Timestamp = now() }
+"""
+
+# ---- where an entry ends
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("", True),
+        ("MATCH t: Task RETURN t", True),
+        ("COMMIT", True),
+        (".help", True),
+        (".explain MATCH", True),
+        ("MATCH t: Task", False),
+        ("MATCH t: Task\nRETURN t", False),
+        ("MATCH t: Task\nRETURN t;", True),
+        ("MATCH t: Task\nRETURN t\n", True),
+        ("MATCH t: Task\n", True),
+        ("node Task {", False),
+        ("node Task {\n  title: String;", True),
+        ("ontology Board {\n  node Task;", False),
+        ("MATCH t: Task\nRETUR t", True),
+    ],
+)
+def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finished: bool) -> None:
+    assert is_finished(text) == finished
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("MATCH t: T RETURN t;\nCOMMIT;\n", ["MATCH t: T RETURN t;\n", "COMMIT;\n"]),
+        ("MATCH t: T\nRETURN t\nLIMIT 1\n\nCOMMIT", ["MATCH t: T\nRETURN t\nLIMIT 1\n\n", "COMMIT"]),
+        ("node T {\n\n  a: Int\n}\n\n.types\n", ["node T {\n\n  a: Int\n}\n\n", ".types"]),
+        ("BEGIN\n.types\nCOMMIT\n", ["BEGIN\n", ".types", "COMMIT\n"]),
+        ("ontology B {\n node T;\n}\n", ["ontology B {\n node T;\n}\n"]),
+        ("\n\n  \n", []),
+        ("MATCH t: T\n", ["MATCH t: T\n"]),
+    ],
+)
+def test_what_is_said_in_a_pipe(text: str, said: list[str]) -> None:
+    assert list(entries(text.splitlines(keepends=True))) == said
+
+
+# ---- through a pipe
+
+
+def test_a_piped_conversation(cli: Cli) -> None:
+    done = cli(
+        "shell", ":memory:", input=f'{ONTOLOGY}\nSPAWN t: Task {{ title = "a" }};\n.types\n.quit\nnonsense;'
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("defined Task, Being, Person, assigned_to, Short\n1 created\n")
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "| Task | node | title: String [required], status: String, due: Timestamp? |" in rows
+    assert "| Being | abstract node | none |" in rows
+    assert "| Person | node: Being | name: String [required, unique] |" in rows
+    assert "| assigned_to | edge(task: Task, person: Person) | since: Timestamp |" in rows
+
+
+def test_the_first_error_ends_it(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input="node T;\nSPAWN t: U;\nSPAWN t: T;\n")
+    assert done.exit_code == 1
+    assert done.stdout == "defined T\n"
+    assert "E2001" in done.stderr
+    assert "^" in done.stderr
+
+
+def test_results_as_json(cli: Cli) -> None:
+    done = cli(
+        "shell",
+        ":memory:",
+        "--json",
+        input="node T;\nSPAWN t: T;\n.timing on\nMATCH t: T RETURN t;\n.databases",
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert records[0] == {"defined": ["T"]}
+    assert records[1]["created"] == 1
+    assert records[2]["rows"][0][0]["_type"] == "T"
+    assert records[2]["seconds"] > 0
+    assert records[3] == {"columns": ["database", ""], "rows": [["default", "in use"]]}
+
+
+def test_databases_are_apart(cli: Cli, folder: Path) -> None:
+    done = cli("shell", "place", input="node T;\n.use other\n.types\n.databases\n.use default\n.types\n")
+    assert done.exit_code == 0, done.stderr
+    assert "'other' is a new database" in done.stderr
+    assert "No types yet." in done.stderr
+    assert [line.split() for line in done.stdout.splitlines() if "in use" in line] == [
+        ["|", "other", "|", "in", "use", "|"]
+    ]
+    assert "| T " in done.stdout
+    assert "a transaction" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (".nonsense", "There is no command .nonsense. There are .help .types"),
+        (".use", ".use needs the name of a database"),
+        (".explain", ".explain needs a statement"),
+        (".timing maybe", ".timing takes on or off"),
+        (".types Nothing", "There is no type 'Nothing'"),
+        ("BEGIN;\n.use other", "COMMIT or ROLLBACK it first"),
+        (".explain MATCH t: Nothing RETURN t", "E2001"),
+    ],
+)
+def test_a_dot_command_that_cannot_be(cli: Cli, entry: str, words: str) -> None:
+    done = cli("shell", ":memory:", input=f"{entry}\n")
+    assert done.exit_code == 1
+    assert words in done.stderr
+
+
+def test_dot_commands(cli: Cli) -> None:
+    done = cli(
+        "shell", ":memory:", input=f"{ONTOLOGY}\n.help\n.timing on\nBEGIN;\n.explain MATCH t: Task RETURN t\n"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert ".explain STATEMENT" in done.stdout
+    assert "Timing is on." in done.stderr
+    assert "ok (" in done.stdout
+    assert "| scan | t: Task |" in " ".join(done.stdout.split())
+    assert done.stderr.endswith("The open transaction was rolled back.\n")
+
+
+def test_an_actor_is_bound_by_policy(cli: Cli, folder: Path) -> None:
+    with vedette.open("data") as db, db.session() as session:
+        db.define('node Person { name: String } policy own: ON MATCH(p: Person) ALLOW IF p.name = "Ada"')
+        ((ada,),) = session.execute('SPAWN p: Person { name = "Ada" } RETURNING id').rows
+        session.execute('SPAWN p: Person { name = "Bob" }')
+    done = cli("shell", "--actor", ada, input="MATCH p: Person RETURN p.name;\n")
+    assert "Ada" in done.stdout
+    assert "Bob" not in done.stdout
+
+
+# ---- what is offered
+
+
+@pytest.fixture(scope="module")
+def words() -> Vocabulary:
+    with vedette.open(":memory:") as db:
+        db.define(ONTOLOGY)
+        return Vocabulary(
+            schema=db.default.schema,
+            bindings=("ada", "task"),
+            databases=("default", "demo"),
+            commands=(".types", ".timing", ".use"),
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "offered"),
+    [
+        ("MATCH t: Ta", "Ta", ["Task"]),
+        ("MATCH p: ", "", ["Being", "Person", "Task"]),
+        ("MATCH t: Task WHERE t.", "", ["_type", "due", "id", "status", "title"]),
+        ("MATCH t: Task WHERE t.st", "st", ["status"]),
+        ("MATCH assigned_to(a, b) AS e RETURN e.s", "s", ["since", "status"]),
+        ('SPAWN t: Task { title = "x", du', "du", ["due"]),
+        ("SPAWN t: Task { ", "", ["due", "status", "title"]),
+        ("LINK assi", "assi", ["assigned_to("]),
+        ("LINK assigned_to(#t", "t", ["task"]),
+        ("mat", "mat", ["MATCH"]),
+        ("MATCH task: Task RETURN tas", "tas", ["task"]),
+        ("MATCH t: Task ret", "ret", ["RETURN", "RETURNING"]),
+        ("node Note { by: St", "St", ["String"]),
+        ("no", "no", ["node", "NOT", "now("]),
+        (".t", ".t", [".timing", ".types"]),
+        (".use d", "d", ["default", "demo"]),
+        (".types P", "P", ["Person"]),
+        ("", "", []),
+    ],
+)
+def test_what_a_word_could_become(words: Vocabulary, before: str, typed: str, offered: list[str]) -> None:
+    found, choices = suggestions(before, words)
+    assert found == typed
+    assert [each for each in choices if not each.startswith("_") or each == "_type"] == offered
+
+
+# ---- how it looks
+
+
+@pytest.mark.parametrize(
+    ("text", "styled"),
+    [
+        (
+            'MATCH t: Task WHERE t.x = "a"',
+            [("keyword", "MATCH"), ("type", "Task"), ("keyword", "WHERE"), ("string", '"a"')],
+        ),
+        ("node Task { n: Int }", [("declaration", "node"), ("type", "Int")]),
+        (
+            "SET #t.due = @2026-01-31 -- late",
+            [
+                *[("keyword", "SET"), ("reference", "#t")],
+                *[("number", "@2026-01-31"), ("comment", "-- late")],
+            ],
+        ),
+        ("TICK $n /* not\nclosed", [("keyword", "TICK"), ("reference", "$n"), ("comment", "/* not\nclosed")]),
+        ('RETURN "open', [("keyword", "RETURN"), ("wrong", '"open')]),
+        ("LIMIT 10 30s 1.5", [("keyword", "LIMIT"), ("number", "10"), ("number", "30s"), ("number", "1.5")]),
+    ],
+)
+def test_pieces_are_coloured_and_none_is_lost(text: str, styled: list[tuple[str, str]]) -> None:
+    found = list(pieces(text))
+    assert "".join(piece for _, piece in found) == text
+    assert [(style.removeprefix("class:"), piece) for style, piece in found if style] == styled

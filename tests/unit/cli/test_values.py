@@ -1,0 +1,117 @@
+"""Values as text and as JSON, and the values of parameters."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import typer
+
+from vedette.cli.json_output import json_line, result_record
+from vedette.cli.parameters import read_parameters, read_value
+from vedette.cli.table import summary
+from vedette.cli.value_text import value_text, visible
+from vedette.engine.result import Result
+
+MOMENT = datetime(2026, 1, 31, 8, 30, 0, 250_000, tzinfo=UTC)
+TASK = {"id": "n1_2", "_type": "Task", "title": 'a "b"', "due": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (1.5, "1.5"),
+        ("plain text", "plain text"),
+        ("", '""'),
+        (MOMENT, "2026-01-31T08:30:00.250Z"),
+        (timedelta(seconds=90), "90s"),
+        (["a", 1, None], '["a", 1, null]'),
+        (TASK, r'Task #n1_2 {title = "a \"b\"", due = null}'),
+        ({"id": "a b", "_type": "T"}, 'T #"a b" {}'),
+        ("two\nlines\x1b[31m", "two␊lines␛[31m"),
+        ("\u202eback", "\ufffdback"),
+    ],
+)
+def test_values_are_shown_on_one_line(value: Any, text: str) -> None:
+    assert value_text(value) == text
+
+
+def test_no_control_character_reaches_the_terminal() -> None:
+    every = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0xD800]))
+    assert visible(every).isprintable()
+    assert len(visible(every)) == len(every), "columns stay where they are"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (MOMENT, '"2026-01-31T08:30:00.250Z"'),
+        (timedelta(seconds=90), "90000"),
+        ([float("nan"), float("inf"), float("-inf"), 0.5], '["NaN", "Infinity", "-Infinity", 0.5]'),
+        ({"a": (MOMENT, None)}, '{"a": ["2026-01-31T08:30:00.250Z", null]}'),
+        ("é\n", '"é\\n"'),
+    ],
+)
+def test_values_as_json(value: Any, text: str) -> None:
+    assert json_line(value) == text
+    json.loads(text, parse_constant=pytest.fail)
+
+
+def test_a_result_as_json_has_all_its_parts() -> None:
+    result = Result(columns=("t",), rows=[(TASK,)], warnings=("careful",), tick=7)
+    result.created = 1
+    assert result_record(result) == {
+        "columns": ("t",),
+        "rows": [(TASK,)],
+        "created": 1,
+        "modified": 0,
+        "deleted": 0,
+        "linked": 0,
+        "unlinked": 0,
+        "warnings": ("careful",),
+        "handle": None,
+        "tick": 7,
+    }
+
+
+def test_a_result_in_one_line() -> None:
+    result = Result()
+    assert summary(result) == "ok"
+    result.created, result.linked = 1_200, 1
+    assert summary(result, 0.00314) == "1,200 created, 1 linked (3.1 ms)"
+    assert summary(Result(columns=("t",), rows=[(1,)]), 2.5) == "1 row (2.50 s)"
+    assert summary(Result(columns=("t",), handle="w1")) == "0 rows, handle w1"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-1.5", -1.5),
+        ("true", True),
+        ("null", None),
+        ("30s", timedelta(seconds=30)),
+        ("@2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ('["a", -2]', ["a", -2]),
+        ('"3"', "3"),
+        ("write docs", "write docs"),
+        ("2026-01-31", "2026-01-31"),
+        ("it's", "it's"),
+        ("a = 1", "a = 1"),
+        ("", ""),
+    ],
+)
+def test_a_parameter_is_a_literal_or_else_text(text: str, value: Any) -> None:
+    assert read_value(text) == value
+    assert read_parameters([f"p={text}"]) == {"p": value}
+
+
+@pytest.mark.parametrize("wrong", ["limit", "=3", "two words=3", "1=1"])
+def test_a_parameter_needs_a_name_and_a_value(wrong: str) -> None:
+    with pytest.raises(typer.BadParameter, match="NAME=VALUE"):
+        read_parameters([wrong])

@@ -1,0 +1,50 @@
+"""The store in memory is strict: a batch that breaks a promise of the seam is a mistake in the program."""
+
+from __future__ import annotations
+
+import pytest
+
+from vedette.errors import StoreError
+from vedette.storage.memory import MemoryStore
+from vedette.storage.seam import Batch, ElementRecord, JournalRow
+
+NODE, EDGE = ElementRecord("n", "Task", b"{}"), ElementRecord("e", "joins", b"{}", ("n",))
+ABOVE = ElementRecord("a", "joins", b"{}", ("e",))
+
+
+def row(tick: int) -> JournalRow:
+    return JournalRow(tick, "t", "Task", "n", None, None, 0)
+
+
+BROKEN = [
+    (Batch(tick=1, puts=[NODE], deletes=["n"]), "puts and deletes it"),
+    (Batch(tick=1, puts=[NODE, NODE]), "names an element twice"),
+    (Batch(tick=1, puts=[NODE, ABOVE, EDGE]), "edge a stands before the edges it joins"),
+    (Batch(tick=2, journal=[row(2), row(1)]), "not in tick order"),
+    (Batch(tick=1, journal=[row(1), row(2)]), "not in tick order up to 1"),
+    (Batch(tick=1, meta=[("store.tick", "9")]), "the store's own"),
+]
+
+
+@pytest.mark.parametrize(("batch", "words"), BROKEN, ids=[words for _, words in BROKEN])
+def test_broken_promises(batch: Batch, words: str) -> None:
+    store = MemoryStore()
+    with pytest.raises(ValueError, match=words):
+        store.append(batch)
+    assert (store.facts().tick, list(store.elements()), store.last_offset()) == (0, [], 0)
+
+
+def test_an_edge_that_is_stored_may_change_after_one_that_joins_it() -> None:
+    store = MemoryStore()
+    store.append(Batch(tick=1, puts=[NODE, EDGE]))
+    store.append(Batch(tick=2, puts=[ABOVE, EDGE]))
+    assert [record.id for record in store.elements()] == ["n", "e", "a"]
+
+
+def test_a_store_that_was_overtaken_is_refused() -> None:
+    first = MemoryStore()
+    first.load()
+    first.reopened().load()
+    with pytest.raises(StoreError, match="opened by another engine since") as caught:
+        first.append(Batch(tick=1))
+    assert caught.value.code == "E6002"
