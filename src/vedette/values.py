@@ -105,7 +105,9 @@ def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"the text holds a lone surrogate, {text[error.start]!r}, which is no character") from error
+        raise ValueError(
+            f"the text holds a lone surrogate, {text[error.start]!r}, which is no character"
+        ) from error
     return str(text)
 
 

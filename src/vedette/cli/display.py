@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vedette.change import Event
+from vedette.cli.event_text import event_lines
 from vedette.cli.failure import error_text
 from vedette.cli.json_output import json_line, result_record
 from vedette.cli.table import drawn_table, plain_table, summary
@@ -32,6 +34,10 @@ class Display(Protocol):
 
     def defined(self, names: Sequence[str]) -> None:
         """These names are new in the ontology; none: it was all there already."""
+        ...
+
+    def event(self, watch: str, event: Event) -> None:
+        """What the watch of this name or id is told."""
         ...
 
     def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
@@ -95,6 +101,10 @@ class TableDisplay(_Speaking):
         else:
             self.out.print("nothing new: all of this was defined before", style="dim")
 
+    def event(self, watch: str, event: Event) -> None:
+        for line in event_lines(watch, event):
+            self.out.print(line, style="cyan", soft_wrap=True)
+
     def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         if not self.out.is_terminal:
             print("\n".join(plain_table(columns, rows)), flush=True)
@@ -113,6 +123,9 @@ class JsonDisplay(_Speaking):
 
     def defined(self, names: Sequence[str]) -> None:
         self._print({"defined": names})
+
+    def event(self, watch: str, event: Event) -> None:
+        self._print({"watch": watch, **event.to_dict()})
 
     def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         self._print({"columns": columns, "rows": rows})

@@ -19,6 +19,7 @@ from vedette.language.words import DECLARATION_WORDS, STATEMENT_WORDS
 __all__ = ["Declarations", "OneStatement", "Part", "Reading", "read_script", "reading_of", "relocate"]
 
 _WORDS = STATEMENT_WORDS | DECLARATION_WORDS
+_NODE_MODIFIERS = frozenset({"ABSTRACT", "SEALED", "SINGLETON", "EXTENSION"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,9 @@ class _Reader:
         return iter(found)
 
     def at_declaration(self) -> bool:
-        """At a word that starts a declaration. `node = WATCH …` names a watch."""
-        word = self.tokens[self.index].word
-        return (word in DECLARATION_WORDS and self.tokens[self.index + 1].word != "=") or word == "["
+        """At what starts a declaration. But `node = WATCH …` names a watch, and `[buffer: 1]` is no modifier."""
+        word, following = (token.word for token in self.tokens[self.index : self.index + 2])
+        return following in _NODE_MODIFIERS if word == "[" else word in DECLARATION_WORDS and following != "="
 
     def read_declarations(self) -> Declarations:
         start = self.tokens[self.index - 1].end if self.index else 0

@@ -53,7 +53,8 @@ def _commit(request: Request) -> Result:
         try:
             if opened.aborted is not None:  # since it asked for its turn
                 raise _rolled_back(opened)
-            opened.check_reads()
+            if opened.transaction.before:  # one that only read stands where it began
+                opened.check_reads()
             result.warnings = tuple(
                 execution.commit_transaction(
                     session, opened.transaction, opened.now, result, started=opened.started, explicit=True

@@ -175,6 +175,7 @@ class Database:
             session.abort("the ontology changed meanwhile")
         seen = self.watching.before_define()
         padded.update({before.id: before for before, _ in changes if before is not None})
+        state.torn = True
         for id, element in padded.items():
             state.graph.replace(state.graph.elements[id], element)
         self._codec = ElementCodec(schema)
@@ -253,6 +254,20 @@ class Database:
             except StoreError:
                 return
         lost.close()
+
+    def mend(self) -> None:
+        """Load anew when a commit was cut short, by a Ctrl-C say: it is there whole or not at all. With the turn held.
+
+        A database that keeps nothing has nowhere to load from.
+        """
+        lost = self.state
+        if not self._keeps or not (lost.torn or lost.sequence > self.gate.submitted_tick):
+            return
+        for session in self.sessions.values():
+            session.abort("a commit was interrupted")
+        self.gate.close()  # makes durable what others submitted
+        self._load(self._store.facts(), lost)
+        lost.sequence = self.state.sequence
 
     @property
     def read_only(self) -> str | None:

@@ -149,16 +149,20 @@ def _read_in_slices(
 
 
 class SteadyView:
-    """A view whose answers are copies: they stay good while others change the graph."""
+    """A view of a snapshot whose answers are copies: they stay good while others change the graph."""
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._scans: dict[tuple[str, ...], list[Element]] = {}
 
     def get(self, id: str) -> Element | None:
         return self._view.get(id)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
-        return list(self._view.scan(types))
+        known = self._scans.get(types)
+        if known is None:
+            known = self._scans[types] = list(self._view.scan(types))
+        return known
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
         return list(self._view.lookup(owner, attribute, value))

@@ -36,6 +36,8 @@ class Session:
         """Names that SPAWN and LINK bound, across statements and transactions: `#name`."""
         self.transaction: OpenTransaction | None = None
         self._actors: list[str] = []
+        self._bound = actor is not None
+        """Opened for an actor: it stays that actor's to the end."""
         self._own_turn = RLock()
         self.turn = Turn(database)
         self.watch_limits: tuple[int, int] | None = None
@@ -43,7 +45,7 @@ class Session:
         self._closed = False
         with self.turn:
             if actor is not None:
-                self.push_actor(actor)
+                self._actors.append(self._checked_actor(actor))
             self.id = database.state.new_id("s")
             database.sessions[self.id] = self
 
@@ -118,6 +120,12 @@ class Session:
         return self._actors[-1] if self._actors else None
 
     def push_actor(self, actor: str) -> None:
+        """BEGIN SESSION AS: the system context may act as anyone, a session opened for an actor only as that one."""
+        if self._bound and actor != self.actor:
+            raise PolicyError("E7001", "Permission denied")
+        self._actors.append(self._checked_actor(actor))
+
+    def _checked_actor(self, actor: str) -> str:
         state = self.database.state
         base = self.transaction.transaction.view if self.transaction is not None else state.graph
         element = base.get(actor)
@@ -128,10 +136,10 @@ class Session:
             raise PolicyError(
                 "E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor}
             )
-        self._actors.append(actor)
+        return actor
 
     def pop_actor(self) -> None:
-        if not self._actors:
+        if len(self._actors) <= self._bound:
             raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
         self._actors.pop()
 

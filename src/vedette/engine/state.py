@@ -55,6 +55,8 @@ class GraphState:
         self.tick = tick
         self.last_tick_at: datetime | None = None
         self.ticks_by_commit = ticks_by_commit
+        self.torn = False
+        """Being changed: True outside of a commit means that one was cut short."""
         self.snapshots: list[Overlay] = []
         """Views kept still: each learns the before-images of every commit."""
         self.plan_epoch = 0
@@ -127,6 +129,8 @@ class GraphState:
 
         `started` is the sequence at which the transaction began to read: what was committed since may conflict.
         """
+        if started != self.sequence:
+            transaction.view.base = self.graph
         if self._has_rules:
             fire_rules(tuple(self.program.rules.values()), transaction, context)
         changes = transaction.changes()
@@ -143,6 +147,8 @@ class GraphState:
         return self.record(now, changes, cause, definition), warnings
 
     def apply(self, changes: Sequence[Difference]) -> None:
+        """Change the graph; until the commit is recorded the state is torn."""
+        self.torn = True
         graph = self.graph
         for snapshot in self.snapshots:
             _keep_before(snapshot, changes)
@@ -180,6 +186,7 @@ class GraphState:
             self.tick += 1
             self.last_tick_at = now
         self.sequence += 1
+        self.torn = False
         return Commit(self.sequence, tick, self.tick, now, changes, cause, definition)
 
     # --- conflicts --------------------------------------------------------------------------------------------
@@ -187,7 +194,6 @@ class GraphState:
     def _check_conflicts(self, transaction: Transaction, changes: Sequence[Difference]) -> None:
         """First committer wins; and what was checked at the operation must still hold on the graph as it is now."""
         elements = self.graph.elements
-        transaction.view.base = self.graph
         for id, old in transaction.before.items():
             if elements.get(id) is not old:
                 raise _conflict(id)
@@ -250,5 +256,5 @@ def _keep_before(snapshot: Overlay, changes: Sequence[Difference]) -> None:
 
 
 def _conflict(id: str) -> TransactionError:
-    text = f"Another transaction changed {id} meanwhile: roll back and try again"
+    text = f"Another transaction changed {id} meanwhile: this one is rolled back, try it again"
     return TransactionError("E5002", text, fields={"id": id})

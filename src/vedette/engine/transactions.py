@@ -42,6 +42,7 @@ class OpenTransaction:
         self.started = state.sequence
         self.tick = state.tick
         self.now = Moment(database.transaction_clock())
+        self.now()
         self.aborted: str | None = None
         """Why nothing but ROLLBACK is accepted any more."""
         self.causes: list[str] = []
@@ -68,7 +69,9 @@ class OpenTransaction:
     def check_reads(self) -> None:
         """SERIALIZABLE: nothing that was read may have changed since."""
         if self.reads is not None and self._snapshot is not None and self.reads.stale(self._snapshot):
-            text = "What this transaction read was changed by another meanwhile: roll back and try again"
+            text = (
+                "What this transaction read was changed by another meanwhile: it is rolled back, try it again"
+            )
             raise TransactionError("E5002", text)
 
     def end(self, session: Session, *, committed: bool = False) -> None:

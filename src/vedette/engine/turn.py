@@ -6,6 +6,8 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from vedette.errors import VedetteError
+
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.state import Commit, GraphState
@@ -37,8 +39,12 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.seen = self._state.sequence
-        self._lock.release()
+        try:
+            if kind is not None and not issubclass(kind, VedetteError):
+                self._database.mend()
+            self.seen = self._state.sequence
+        finally:
+            self._lock.release()
 
     def taken(self) -> Self:
         """The turn, over already: everything that is there now was seen."""

@@ -13,9 +13,14 @@ from typing import Any
 from vedette.element import Element
 from vedette.graph.postings import Postings, add_posting, postings, remove_posting
 
-__all__ = ["AttributeIndex", "Graph", "IndexLayout"]
+__all__ = ["AttributeIndex", "Graph", "IndexLayout", "index_key"]
 
 _NOTHING: tuple[Element, ...] = ()
+
+
+def index_key(value: Any) -> Any:
+    """What a value stands under in an index: true is not 1 there."""
+    return (bool, value) if value is True or value is False else value
 
 
 class AttributeIndex:
@@ -31,12 +36,12 @@ class AttributeIndex:
     def add(self, element: Element) -> None:
         value = element.values[self.places[element.type]]
         if value is not None and value == value:  # noqa: PLR0124 - NaN is not equal to itself
-            add_posting(self.entries, value, element)
+            add_posting(self.entries, index_key(value), element)
 
     def remove(self, element: Element) -> None:
         value = element.values[self.places[element.type]]
         if value is not None and value == value:  # noqa: PLR0124 - NaN is not equal to itself
-            remove_posting(self.entries, value, element)
+            remove_posting(self.entries, index_key(value), element)
 
 
 class IndexLayout:
@@ -77,7 +82,7 @@ class Graph:
         return chain.from_iterable([self.types[name].values() for name in types if name in self.types])
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
-        return postings(self.indexes[owner, attribute].entries.get(value))
+        return postings(self.indexes[owner, attribute].entries.get(index_key(value)))
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
         positions = self.adjacency.get(edge)
@@ -121,7 +126,7 @@ class Graph:
         self.types[new.type][new.id] = new
         for index in self._by_type_indexes.get(new.type, ()):
             place = index.places[new.type]
-            if old.values[place] == new.values[place]:
+            if index_key(old.values[place]) == index_key(new.values[place]):
                 index.add(new)
             else:
                 index.remove(old)
@@ -206,4 +211,4 @@ class Graph:
             for value, held in index.entries.items():
                 for element in postings(held):
                     assert self.elements[element.id] is element
-                    assert element.values[index.places[element.type]] == value
+                    assert index_key(element.values[index.places[element.type]]) == value

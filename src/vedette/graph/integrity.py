@@ -43,10 +43,13 @@ def check_uniques(view: View, table: TypeTable, element: Element) -> None:
                 )
 
 
-def check_references(view: View, schema: Schema, table: TypeTable, element: Element) -> None:
+def check_references(
+    view: View, schema: Schema, table: TypeTable, element: Element, old: Element | None
+) -> None:
+    """What is newly referred to must be there; a reference whose node was killed later may stay as it is."""
     for attribute, type_, place in table.references:
         id = element.values[place]
-        if id is None:
+        if id is None or (old is not None and old.values[place] == id):
             continue
         target = view.get(id)
         if target is None:

@@ -17,9 +17,18 @@ from vedette.graph.overlay import Overlay
 from vedette.graph.tables import SchemaTables
 from vedette.language.schema import EdgeType
 
-__all__ = ["Counts", "Transaction"]
+__all__ = ["Counts", "Transaction", "same_values"]
 
 _ABSENT = object()
+
+
+def same_values(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    """Equal in value and in kind: 1 and true are equal to Python only."""
+    return left == right and all(map(_same_kind, left, right))
+
+
+def _same_kind(left: Any, right: Any) -> bool:
+    return type(left) is type(right)
 
 
 class Counts:
@@ -68,7 +77,7 @@ class Transaction:
         return integrity.existing_edge(self.view, edge, targets)
 
     def update(self, element: Element, new: Element) -> None:
-        self._check_values(new)
+        self._check_values(new, element)
         self._put(element, new)
         self.counts.modified += 1
 
@@ -94,12 +103,12 @@ class Transaction:
             self._drop(each)
             self.counts.unlinked += 1
 
-    def _check_values(self, element: Element) -> None:
+    def _check_values(self, element: Element, old: Element | None = None) -> None:
         table = self.tables.types[element.type]
         if table.uniques:
             integrity.check_uniques(self.view, table, element)
         if table.references:
-            integrity.check_references(self.view, self.tables.schema, table, element)
+            integrity.check_references(self.view, self.tables.schema, table, element, old)
 
     # --- writing ----------------------------------------------------------------------------------------------
 
@@ -151,7 +160,7 @@ class Transaction:
         net = []
         for id, old in self.before.items():
             new = self.view.hidden[id]
-            if new is old or (old is not None and new is not None and old.values == new.values):
+            if new is old or (old is not None and new is not None and same_values(old.values, new.values)):
                 continue
             net.append((old, new))
         return net

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from vedette.element import Element
+from vedette.errors import QueryError
 from vedette.language import dynamic, operators, resolved
 from vedette.language.context import Row
 from vedette.language.functions import FUNCTIONS, implementation
@@ -291,7 +292,16 @@ _FROM_MS: dict[str, Callable[[int], datetime | timedelta]] = {
 
 
 def _converted(closure: Closure, convert: Callable[[int], Any]) -> Closure:
-    return lambda row: None if (value := closure(row)) is None else convert(value)
+    def apply(row: Row) -> Any:
+        value = closure(row)
+        try:
+            return None if value is None else convert(value)
+        except OverflowError as error:
+            raise QueryError(
+                "E2102", f"{value} milliseconds are beyond what a Timestamp or Duration holds"
+            ) from error
+
+    return apply
 
 
 def _negate(condition: resolved.Negate, patterns: PatternCompiler) -> Closure:

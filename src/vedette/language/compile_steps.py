@@ -29,7 +29,8 @@ from vedette.language.plan import (
     Unfold,
     plan_pattern,
 )
-from vedette.language.resolved import Condition, EdgeElement, ResolvedPattern
+from vedette.language.resolved import Condition, EdgeElement, NodeElement, ResolvedPattern
+from vedette.language.schema import Schema
 
 __all__ = ["Chain", "Observer", "PatternChains"]
 
@@ -107,13 +108,7 @@ class PatternChains:
 
     def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: Chain) -> Chain:
         """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
-        pairs = [
-            (element.slot, element.targets[0], element.targets[1])
-            for element in pattern.elements
-            if isinstance(element, EdgeElement) and element.symmetric
-            if all(isinstance(t, int) and t not in outer for t in element.targets)
-            if element.targets[0] != element.targets[1]
-        ]
+        pairs = _turnable_pairs(pattern, outer)
         if not pairs:
             return then
         every = frozenset(
@@ -125,10 +120,10 @@ class PatternChains:
 
         def canonical(row: Row) -> bool:
             for edge, first, second in pairs:
-                a, b = row[first], row[second]  # type: ignore[index]
+                a, b = row[first], row[second]
                 if a is not b and row[edge].targets[0] != a.id:
                     turned = row.copy()
-                    turned[first], turned[second] = b, a  # type: ignore[index]
+                    turned[first], turned[second] = b, a
                     if check(turned):
                         return False
             return then(row)
@@ -167,12 +162,12 @@ class PatternChains:
                 return self._follow(step, bound, then)
 
     def _by_index(self, step: ByIndex, then: Chain) -> Chain:
-        owner = self.context.schema.nodes.get(step.owner)
-        covered = (
-            set(self.context.schema.concrete(frozenset({step.owner}))) if owner is not None else {step.owner}
-        )
-        types = None if covered <= set(step.node.types) else frozenset(step.node.types)
-        return _lookup(step.node.slot, step.owner, step.attribute, self.id(step.key), types, then)
+        schema, node = self.context.schema, step.node
+        owner = schema.nodes.get(step.owner)
+        covered = set(schema.concrete(frozenset({step.owner}))) if owner is not None else {step.owner}
+        types = None if covered <= set(node.types) else frozenset(node.types)
+        nulls = _scan_nulls(node, step.attribute, schema, then)
+        return _lookup(node.slot, step.owner, step.attribute, self.id(step.key), types, nulls, then)
 
     def _targets(self, edge: EdgeElement, skip: int | None, bound: frozenset[int]) -> Targets:
         """What to do with each target of a candidate edge: compare it with something known, or bind a register."""
@@ -254,6 +249,21 @@ class Targets:
         return all(targets[position] == closure(row) for position, closure in self.repeated)
 
 
+def _turnable_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
+    """(edge, first, second) for symmetric edges between two variables of the pattern.
+
+    Of several edges between the same two variables only the first counts: each may be stored in another order.
+    """
+    pairs: dict[frozenset[int], tuple[int, int, int]] = {}
+    for element in pattern.elements:
+        if isinstance(element, EdgeElement) and element.symmetric:
+            first, second = element.targets
+            if isinstance(first, int) and isinstance(second, int) and first != second:
+                if first not in outer and second not in outer:
+                    pairs.setdefault(frozenset((first, second)), (element.slot, first, second))
+    return list(pairs.values())
+
+
 def _reads_fresh(edge: EdgeElement, position: int, fresh: set[int]) -> bool:
     return edge.targets[position] in fresh
 
@@ -297,12 +307,18 @@ def _by_id(slot: int, types: frozenset[str], key: Closure, then: Chain) -> Chain
 
 
 def _lookup(
-    slot: int, owner: str, attribute: str, key: Closure, types: frozenset[str] | None, then: Chain
+    slot: int,
+    owner: str,
+    attribute: str,
+    key: Closure,
+    types: frozenset[str] | None,
+    nulls: Chain,
+    then: Chain,
 ) -> Chain:
     def step(row: Row) -> bool:
         value = key(row)
         if value is None:
-            return False
+            return nulls(row)
         seen = 0
         for element in row[0].view.lookup(owner, attribute, value):
             seen += 1
@@ -314,6 +330,18 @@ def _lookup(
         return False
 
     return step
+
+
+def _scan_nulls(node: NodeElement, attribute: str, schema: Schema, then: Chain) -> Chain:
+    """Two nulls are equal (§2.3.1), but no index holds them."""
+    places = {name: (schema.nodes.get(name) or schema.edges[name]).layout[attribute] for name in node.types}
+    slot = node.slot
+
+    def unset(row: Row) -> bool:
+        element = row[slot]
+        return then(row) if element.values[places[element.type]] is None else False
+
+    return _scan(slot, node.types, unset)
 
 
 def _scan(slot: int, types: tuple[str, ...], then: Chain) -> Chain:

@@ -9,6 +9,7 @@ from typing import Any
 
 from vedette.element import Element
 from vedette.errors import QueryError
+from vedette.language.kinds import kind_of
 
 __all__ = ["comparison", "distinct_key", "equal"]
 
@@ -39,7 +40,7 @@ def comparison(op: str) -> Callable[[Any, Any], bool]:
 
     def apply(left: Any, right: Any) -> bool:
         if _family(left) is not _family(right):
-            kinds = f"{type(left).__name__} and {type(right).__name__}"
+            kinds = f"{kind_of(left)} and {kind_of(right)}"
             raise QueryError("E2102", f"Invalid operator '{op}' for values of types {kinds}")
         return compare(left, right)
 

@@ -24,6 +24,7 @@ from vedette.language.resolved import (
     PatternFold,
     ResolvedPattern,
     Slot,
+    can_fail,
     slots_of,
     subexpressions,
 )
@@ -160,8 +161,12 @@ class _Planner:
         self.outer = outer
         self.known: dict[int, frozenset[str]] = {}
         """Types that a bound register can have, where an edge guarantees it."""
+        self.loose: set[int] = set()
+        """Registers that a path bound: one of no edges at all ends where it starts, whatever type that has."""
         self.elements = list(pattern.elements)
-        self.waiting = [(condition, slots_of(condition)) for condition in pattern.where]
+        self.waiting = [(c, slots_of(c)) for c in pattern.where if not can_fail(c)]
+        self.failing = [condition for condition in pattern.where if can_fail(condition)]
+        """Conditions that may raise: tested last and in the order written, for AND stops at the first false (§2.3.4)."""
         self.steps: list[tuple[Step, float, frozenset[int]]] = []
 
     def run(self) -> Plan:
@@ -172,6 +177,7 @@ class _Planner:
             )
             self._take(step, cost, element)
             self._filters()
+        self.steps += [(Filter(condition), 0.0, frozenset(self.bound)) for condition in self.failing]
         return Plan(
             self.pattern,
             tuple(step for step, _, _ in self.steps),
@@ -219,6 +225,8 @@ class _Planner:
 
     def _indexed(self, node: NodeElement, side: AttributeOf, key: Condition) -> tuple[float, Step] | None:
         if key.type != side.type and not (key.type.is_numeric and side.type.is_numeric):
+            return None
+        if side.type.kind == "Union":  # an index takes true and 1 for the same key
             return None
         attribute = self._declaration(node, side.name)
         if attribute is None:
@@ -287,11 +295,15 @@ class _Planner:
             self.bound.add(element.slot)
             self._learn(element)
         else:
-            self.bound.update(end for end in (element.source, element.target) if isinstance(end, int))
+            ends = {end for end in (element.source, element.target) if isinstance(end, int)}
+            self.loose |= ends - self.bound
+            self.bound |= ends
 
     def _guaranteed(self, node: NodeElement) -> bool:
+        if node.implicit and node.slot not in self.loose:
+            return True
         known = self.known.get(node.slot)
-        return node.implicit or (known is not None and known <= frozenset(node.types))
+        return known is not None and known <= frozenset(node.types)
 
     def _learn(self, edge: EdgeElement) -> None:
         schema = self.context.schema

@@ -383,7 +383,9 @@ def _aggregate_type(name: str, operand: Type) -> Type | None:
             return _number(operand, FLOAT) if operand.kind != "Duration" else DURATION
         case "SUM":
             return _number(operand, operand) if operand.kind != "Duration" else DURATION
-    return None if operand.is_reference or operand.kind == "List" else operand
+    members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
+    ordered = all(orderable(members[0], other) and not other.is_reference for other in members)
+    return operand if ordered and operand.kind != "List" else None
 
 
 def _number(operand: Type, result: Type) -> Type | None:

@@ -9,7 +9,7 @@ from vedette.language.resolved import Condition, EdgeElement, NodeElement, PathE
 from vedette.language.schema import EdgeType
 from vedette.language.scope import QUERY, Frame, Place, Scope
 from vedette.language.syntax import EdgePattern, NodePattern
-from vedette.language.types import Type, edge_type, node_type
+from vedette.language.types import ANY_VALUE, Type, edge_type, node_type
 
 __all__ = ["DEFAULT_DEPTH", "PatternResolver"]
 
@@ -112,14 +112,14 @@ class PatternResolver(ExpressionResolver):
             self._fail("E2007", text, element)
             return
         targets = tuple(
-            self._target(target, edge.parameters[i].type if edge else node_type(), scope, into)
+            self._target(target, edge.parameters[i].type if edge else ANY_VALUE, scope, into)
             for i, target in enumerate(element.targets)
         )
         if element.repeat is not None:
             self._path(element, edge, targets, into)
             return
         slot = scope.variables[element.alias].slot if element.alias else self.frame.register()
-        symmetric = edge is not None and edge.symmetric
+        symmetric = edge is not None and edge.symmetric and targets != (None, None)
         into.append(EdgeElement(slot, element.alias, names, targets, symmetric))
 
     def _path(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vedette.language import resolved, syntax
@@ -89,15 +89,18 @@ def resolve_return(resolver: PatternResolver, clause: Return, scope: Scope) -> R
     resolver.aggregates = aggregates
     columns: list[str] = []
     projections: list[Condition] = []
+    aliases: dict[str, int] = {}
     for projection in clause.projections:
         if projection.expression is None:
             for slot in resolver.declared(scope):
                 columns.append(slot.name)
                 projections.append(slot)
         else:
+            if projection.alias is not None:
+                aliases.setdefault(projection.alias, len(columns))
             columns.append(projection.alias or column_name(projection.expression))
             projections.append(resolver.resolve(projection.expression, scope))
-    order = tuple(_order(resolver, term, clause, projections, scope) for term in clause.order)
+    order = tuple(_order(resolver, term, aliases, projections, scope) for term in clause.order)
     resolver.aggregates = None
     if aggregates:
         _check_grouping(resolver, clause, projections, order)
@@ -130,16 +133,14 @@ def column_name(expression: syntax.Expression) -> str:
 def _order(
     resolver: PatternResolver,
     term: syntax.OrderTerm,
-    clause: Return,
+    aliases: Mapping[str, int],
     projections: list[Condition],
     scope: Scope,
 ) -> tuple[int | Condition, bool]:
     """By alias, by an identical expression, or by one freshly computed."""
     expression = term.expression
-    if isinstance(expression, syntax.Variable):
-        for index, projection in enumerate(clause.projections):
-            if projection.alias == expression.name:
-                return index, term.descending
+    if isinstance(expression, syntax.Variable) and expression.name in aliases:
+        return aliases[expression.name], term.descending
     found = resolver.resolve(expression, scope)
     if found in projections:
         return projections.index(found), term.descending
@@ -156,7 +157,7 @@ def _check_grouping(
 ) -> None:
     """Beside an aggregate, only what the group key fixes may be used."""
     keys = [p for p in projections if not _has_aggregate(p)]
-    mixed = [(p, c.span) for p, c in zip(projections, clause.projections, strict=False) if _has_aggregate(p)]
+    mixed = [(p, clause.span) for p in projections if _has_aggregate(p)]
     fresh = [(o, t.span) for (o, _), t in zip(order, clause.order, strict=True) if not isinstance(o, int)]
     for condition, span in [*mixed, *fresh]:
         if not _fixed_by(condition, keys):

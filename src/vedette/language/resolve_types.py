@@ -39,6 +39,9 @@ def resolve_type(frame: Frame, expression: TypeExpression) -> Type:
 
 def _named(frame: Frame, name: str, span: Span) -> Type:
     schema = frame.schema
+    ontology, _, bare = name.rpartition("::")
+    if ontology in schema.ontologies and name not in schema.nodes:
+        name = bare
     if name in schema.nodes:
         return node_type(name)
     if name in schema.edges:

@@ -42,6 +42,7 @@ __all__ = [
     "TargetsOf",
     "TypeIs",
     "TypeOf",
+    "can_fail",
     "children",
     "conjuncts",
     "rebuild",
@@ -361,6 +362,34 @@ def _element_expressions(element: PatternElement) -> tuple[Condition, ...]:
                 t for t in (element.source, element.target) if t is not None and not isinstance(t, int)
             )
     return ()
+
+
+_UNCERTAIN = frozenset({"Any", "Union"})
+_ORDER = frozenset({"<", "<=", ">", ">="})
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "++"})
+_PICKY = frozenset({"ceil", "floor", "replace", "round", "timestamp"})
+
+
+def can_fail(condition: Condition) -> bool:
+    """Whether evaluating it may raise: a division, a picky function, an operator over values of unknown types.
+
+    Timestamps and durations that leave their range are not counted: nobody guards against that with AND.
+    """
+    return any(_raises(part) for part in subexpressions(condition))
+
+
+def _raises(part: Condition) -> bool:
+    match part:
+        case Operation(op=op, left=left, right=right):
+            kinds = {left.type.kind, right.type.kind}
+            if op in ("/", "%"):
+                return right.type.kind != "Float" or bool(kinds & _UNCERTAIN)
+            return op in _ORDER | _ARITHMETIC and bool(kinds & _UNCERTAIN)
+        case Negate(operand=operand):
+            return operand.type.kind in _UNCERTAIN
+        case FunctionCall(name=name, arguments=arguments):
+            return name in _PICKY or any(argument.type.kind in _UNCERTAIN for argument in arguments)
+    return False
 
 
 def slots_of(condition: Condition) -> frozenset[int]:

@@ -51,6 +51,11 @@ class CommitGate(Protocol[Commit_contra]):
         ...
 
     @property
+    def submitted_tick(self) -> int:
+        """The highest tick that was submitted, durable or not."""
+        ...
+
+    @property
     def failed(self) -> StoreError | None: ...
 
     def admit(self, timeout: float | None = None) -> None:
@@ -81,6 +86,10 @@ class NullCommit(Generic[Commit]):
 
     def __init__(self, tick: int = 0) -> None:
         self.durable_tick = tick
+
+    @property
+    def submitted_tick(self) -> int:
+        return self.durable_tick
 
     @property
     def failed(self) -> StoreError | None:
@@ -145,6 +154,10 @@ class GroupCommit(Generic[Commit]):
         self._idle = False
         self._name = f"vedette-flush-{name}"
         self._background: Thread | None = None
+
+    @property
+    def submitted_tick(self) -> int:
+        return self._ledger.submitted
 
     @property
     def failed(self) -> StoreError | None:

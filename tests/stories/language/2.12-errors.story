@@ -36,7 +36,7 @@
 ! E1101 invalid statement type
 >> MATCH () RETURN 1; MATCH () RETURN 2
 2
->
+> -- nothing but a comment
 ! E1101 empty
 
 === 2.12.E1102 | the WATCH family is parsed but not available yet

@@ -78,6 +78,8 @@ def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
         ("MATCH t: Task;", "wrong"),
         ('SPAWN t: Task { title = "not closed', "wrong"),
         ("nodde Task", "wrong"),
+        ("[sealed] node Task", "whole"),
+        ("WATCH t: Task RETURN t [buffer: 1]", "wrong"),
         ("MATCH t: Task RETURN t t", "wrong"),
         ("\0", "wrong"),
     ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import vedette
 from tests.unit.cli.conftest import Cli
+from vedette.change import Event
+from vedette.cli.event_text import event_lines
 from vedette.cli.shell.completion import Vocabulary, suggestions
 from vedette.cli.shell.entries import entries, is_finished
 from vedette.cli.shell.highlighting import pieces
@@ -99,7 +102,7 @@ def test_results_as_json(cli: Cli) -> None:
     assert records[1]["created"] == 1
     assert records[2]["rows"][0][0]["_type"] == "T"
     assert records[2]["seconds"] > 0
-    assert records[3] == {"columns": ["database", ""], "rows": [["default", "in use"]]}
+    assert records[3] == {"columns": ["database", "in use"], "rows": [["default", True]]}
 
 
 def test_databases_are_apart(cli: Cli, folder: Path) -> None:
@@ -107,9 +110,8 @@ def test_databases_are_apart(cli: Cli, folder: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert "'other' is a new database" in done.stderr
     assert "No types yet." in done.stderr
-    assert [line.split() for line in done.stdout.splitlines() if "in use" in line] == [
-        ["|", "other", "|", "in", "use", "|"]
-    ]
+    assert "| other    | true   |" in done.stdout
+    assert "| default  | false  |" in done.stdout
     assert "| T " in done.stdout
     assert "a transaction" not in done.stderr
 
@@ -152,6 +154,59 @@ def test_an_actor_is_bound_by_policy(cli: Cli, folder: Path) -> None:
     done = cli("shell", "--actor", ada, input="MATCH p: Person RETURN p.name;\n")
     assert "Ada" in done.stdout
     assert "Bob" not in done.stdout
+
+
+# ---- watches
+
+WATCHED = """\
+node Task { title: String, status: String = "todo" };
+todo = WATCH t: Task WHERE t.status = "todo" RETURN t.title;
+SPAWN t: Task { title = "a" };
+SET #t.title = "b";
+BEGIN; SET #t.status = "done";
+COMMIT;
+CANCEL WATCH #todo;
+SPAWN t: Task { title = "c" };
+"""
+
+
+def test_what_a_watch_is_told_is_shown_after_the_statement(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input=WATCHED)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *["defined Task", "handle w1_1", "todo initial 0 matches"],
+        *["1 created", 'todo added {t.title = "a"}'],
+        *["1 modified", 'todo changed {t.title = "b"} was {t.title = "a"}'],
+        *["ok", "1 modified", "ok", 'todo removed {t.title = "b"}'],
+        *["ok", "1 created"],
+    ]
+    records = [
+        json.loads(line) for line in cli("shell", ":memory:", "--json", input=WATCHED).stdout.splitlines()
+    ]
+    told = [record for record in records if "watch" in record]
+    assert [record["type"] for record in told] == ["initial", "added", "changed", "removed"]
+    assert told[1] == {"watch": "todo", "type": "added", "tick": 0, "position": 2, "match": {"t.title": "a"}}
+
+
+def test_a_watch_that_cannot_be_is_underlined(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input="node T;\nCOMMIT WORK")
+    assert done.exit_code == 1
+    done = cli("shell", ":memory:", input="MATCH () RETURN 1; WATCH t: Nothing RETURN t;")
+    assert "^^^^^^^ line 1, column 29" in done.stderr
+
+
+def test_events_of_every_kind_as_lines() -> None:
+    moment = datetime(2026, 1, 31, tzinfo=UTC)
+    inner = Event(type="added", tick=1, position=1, match={"n": 1})
+    window = Event(
+        type="window", tick=1, position=7, window_start=moment, window_end=moment, events=(inner,), dropped=2
+    )
+    assert list(event_lines("w", window)) == [
+        "w window 2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z (2 dropped before it)",
+        "  added {n = 1}",
+    ]
+    initial = Event(type="initial", tick=0, position=1, matches=({"n": 1},))
+    assert list(event_lines("w", initial)) == ["w initial 1 match", "  {n = 1}"]
 
 
 # ---- what is offered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import typer
 
+from vedette.cli.display import TableDisplay
 from vedette.cli.json_output import json_line, result_record
 from vedette.cli.parameters import read_parameters, read_value
-from vedette.cli.table import summary
+from vedette.cli.table import plain_table, summary
 from vedette.cli.value_text import value_text, visible
 from vedette.engine.result import Result
 
@@ -115,3 +117,30 @@ def test_a_parameter_is_a_literal_or_else_text(text: str, value: Any) -> None:
 def test_a_parameter_needs_a_name_and_a_value(wrong: str) -> None:
     with pytest.raises(typer.BadParameter, match="NAME=VALUE"):
         read_parameters([wrong])
+
+
+# ---- tables
+
+
+def test_a_plain_table_is_as_wide_as_what_it_holds() -> None:
+    rows = [("écrire", 7, None), ("書く", -12, "x" * 100)]
+    assert list(plain_table(("title", "n", "note"), rows)) == [
+        f"+--------+-----+-{'-' * 100}-+",
+        f"| title  |   n | note{' ' * 96} |",
+        f"+--------+-----+-{'-' * 100}-+",
+        f"| écrire |   7 | null{' ' * 96} |",
+        f"| 書く   | -12 | {'x' * 100} |",
+        f"+--------+-----+-{'-' * 100}-+",
+    ]
+    assert list(plain_table(("a",), [])) == ["+---+", "| a |", "+---+", "+---+"]
+
+
+def test_a_terminal_shows_no_more_than_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    display = TableDisplay()
+    display.out.file = display.err.file = shown = io.StringIO()
+    display.listing(("n",), [(n,) for n in range(1_500)])
+    text = shown.getvalue()
+    assert "999" in text
+    assert "1000" not in text
+    assert "… and 500 more rows" in text

@@ -10,11 +10,14 @@ from vedette.cli.display import Display
 from vedette.cli.failure import TRACEBACK_VARIABLE, CommandFailed, unexpected_text
 from vedette.cli.place import session_in
 from vedette.cli.running import run_part
-from vedette.cli.script import read_script
+from vedette.cli.script import OneStatement, read_script, relocate
 from vedette.cli.shell.dot_commands import run_dot_command
+from vedette.cli.shell.watches import HeldWatches
 from vedette.clock import Clock, SystemClock
 from vedette.engine.home import Vedette
+from vedette.engine.result import Result
 from vedette.errors import VedetteError
+from vedette.language.statements import Watch
 
 __all__ = ["Conversation"]
 
@@ -39,6 +42,7 @@ class Conversation:
         """`.quit` was said."""
         self._actor = actor
         self._clock = clock or SystemClock()
+        self._watches = HeldWatches(display)
         self.session = session_in(home, database, actor, display)
 
     def hear(self, text: str) -> bool:
@@ -52,6 +56,8 @@ class Conversation:
             self.display.error(error)
         except CommandFailed as error:
             self.display.failure(str(error))
+        except BrokenPipeError:
+            raise  # nobody listens any more
         except Exception as error:
             if os.environ.get(TRACEBACK_VARIABLE):
                 raise
@@ -61,14 +67,28 @@ class Conversation:
         return False
 
     def run(self, text: str) -> None:
+        """Run every part of the text, and show after each what it made known to the watches held here."""
         for part in read_script(text):
-            run_part(self.session, part, text, self.display, clock=self._clock if self.timed else None)
+            if isinstance(part, OneStatement) and isinstance(part.tree, Watch):
+                self._start_watch(part, text)
+            else:
+                run_part(self.session, part, text, self.display, clock=self._clock if self.timed else None)
+            self._watches.tell()
+
+    def _start_watch(self, part: OneStatement, source: str) -> None:
+        try:
+            handle = self._watches.start(self.session, part.text)
+        except VedetteError as error:
+            relocate(error, part, source)
+            raise
+        self.display.result(Result(handle=handle))
 
     def use(self, database: str) -> None:
         """Go on in another database, in a new session."""
         if self.session.transaction is not None:
             raise CommandFailed("A transaction is open here: COMMIT or ROLLBACK it first, then .use again.")
         session = session_in(self.home, database, self._actor, self.display)
+        self._watches.forget()
         self.session.close()
         self.session = session
 

@@ -78,8 +78,8 @@ def _attribute(attribute: AttributeType) -> str:
 
 def _databases(conversation: Conversation, _argument: str) -> None:
     here = conversation.session.database.name
-    rows = [(name, "in use" if name == here else "beside it") for name in conversation.home.databases()]
-    conversation.display.listing(("database", ""), rows)
+    rows = [(name, name == here) for name in conversation.home.databases()]
+    conversation.display.listing(("database", "in use"), rows)
 
 
 def _use(conversation: Conversation, argument: str) -> None:

@@ -144,7 +144,9 @@ class _Reader:
             ".session": self._session,
             ".close": lambda line, rest: self._steps.append(Close(line=line, session=rest)),
             ".with": self._with,
-            ".advance": lambda line, rest: self._steps.append(Advance(line=line, seconds=self._seconds(rest))),
+            ".advance": lambda line, rest: self._steps.append(
+                Advance(line=line, seconds=self._seconds(rest))
+            ),
             ".reopen": lambda line, rest: self._steps.append(Reopen(line=line)),
         }
 
@@ -289,6 +291,8 @@ class _Reader:
                 counts = dict.fromkeys(COUNTS, 0)
                 counts.update({word: int(n) for word, n in (p.split() for p in line.split(", "))})
                 expected.counts = counts
+            case _ if line.startswith(">"):
+                raise self._wrong("a statement stands behind `> `")
             case _:
                 expected.rows = [*(expected.rows or []), line]
 

@@ -1,0 +1,5 @@
+"""`python -m vedette` is `vedette`."""
+
+from vedette.cli import main
+
+main()
