@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.case import Case, Outcome
 from benchmarks.cases import CASES
-from benchmarks.machine import describe
+from benchmarks.machine import describe, load, revision
 from benchmarks.page import page
 from benchmarks.record import Run, read_run, write_run
 from benchmarks.runner import RESULTS, run_apart
@@ -74,6 +74,8 @@ def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Run:
         scale=scale.name,
         complete=len(cases) == len(CASES),
         seconds=time.monotonic() - started,
+        load_after=load(),
+        revision_after=revision(),
         outcomes=outcomes,
     )
 

@@ -16,7 +16,7 @@ from statistics import median
 from tempfile import TemporaryFile
 from typing import Self
 
-__all__ = ["Machine", "SyncProbe", "describe"]
+__all__ = ["Machine", "SyncProbe", "describe", "load", "revision"]
 
 _BLOCK_BYTES = 4_096
 _PEERS = ("pycozo", "cozo-embedded", "surrealdb")
@@ -48,12 +48,17 @@ def describe(folder: Path) -> Machine:
         cores=os.cpu_count() or 1,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        revision=_revision(),
+        revision=revision(),
         file_system=_file_system(folder),
         syncs_per_second=_syncs_per_second(folder),
-        load_before=os.getloadavg()[0],
+        load_before=load(),
         versions={"sqlite": sqlite3.sqlite_version} | {name: _version(name) for name in _PEERS},
     )
+
+
+def load() -> float:
+    """Runnable processes, averaged over the last minute."""
+    return os.getloadavg()[0]
 
 
 def _processor() -> str:
@@ -65,7 +70,8 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def _revision() -> str:
+def revision() -> str:
+    """Of the source that is measured, with a plus when the tree has changes."""
     git = shutil.which("git")
     if git is None:
         return "unknown"
@@ -96,7 +102,7 @@ class SyncProbe:
 
     def __init__(self, folder: Path, blocks: int = 1_024) -> None:
         self._blocks = blocks
-        self._file = TemporaryFile(dir=folder, buffering=0)
+        self._file = TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
         self._file.write(bytes(_BLOCK_BYTES * blocks))
         os.fsync(self._file.fileno())
 

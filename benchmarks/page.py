@@ -16,7 +16,8 @@ _HEAD = """# Benchmarks
 <!-- Written by `python -m benchmarks --markdown`; edit benchmarks/page.py, not this file. -->
 
 What Vedette does on one machine, beside others asked the same. `make bench` measures it again (`make bench
-ARGS=--quick`: in a minute); `benchmarks/` is how. Absolute times belong to this machine and this hour; ratios travel better.
+ARGS=--quick`: in a minute); `benchmarks/` is how. Absolute times belong to this machine and this hour; ratios travel
+better.
 """
 
 _METHOD = """
@@ -31,8 +32,8 @@ fails a build.
 
 The disk of this machine is shared and now and then drops to a tenth of its speed for some seconds. A few long rounds
 then say who was unlucky, not who is slow (one such run showed Vedette eight times as fast as SQLite with the same
-durability, which steadier ones do not bear out). So the cases that wait for the disk have many short rounds, and the bare disk takes its
-turn among the contenders.
+durability, which steadier ones do not bear out). So the cases that wait for the disk have many short rounds, and the
+bare disk takes its turn among the contenders.
 
 All engines are called from Python, in process, with their own Python packages: a call across that border is part of
 what a user pays. Vedette is the only one of them written in Python.
@@ -71,8 +72,11 @@ def _machine(run: Run) -> Iterator[str]:
         f"Measured {machine.date} at `{machine.revision}`: {machine.processor}, {machine.cores} cores, "
         f"{machine.memory_gib} GiB, {machine.system}, {machine.python}; {machine.file_system} with "
         f"{machine.syncs_per_second:,.0f} syncs of 4 KiB a second; {versions}. "
-        f"Load {machine.load_before:.1f} before the run, which took {run.seconds / 60:.0f} minutes."
+        f"The run took {run.seconds / 60:.0f} minutes; load {machine.load_before:.1f} before it and "
+        f"{run.load_after:.1f} after it, of which it is about 1 itself: what is above that is other people's work on the same cores."
     )
+    if run.revision_after != machine.revision:
+        yield from ("", f"**The source changed during the run, to `{run.revision_after}`.**")
     if run.scale != "full" or not run.complete:
         yield ""
         yield f"**This is a {run.scale}{'' if run.complete else ', partial'} run: not numbers to keep.**"

@@ -21,6 +21,10 @@ class Run:
     complete: bool
     """Whether all cases were run."""
     seconds: float
+    load_after: float
+    """As `Machine.load_before`; the run's own single thread counts for one."""
+    revision_after: str
+    """Other than `Machine.revision` when somebody changed the source meanwhile: then no number is of one version."""
     outcomes: list[Outcome]
 
 

@@ -16,7 +16,8 @@ def print_run(run: Run, console: Console) -> None:
     machine = run.machine
     console.print(
         f"{machine.date} · {machine.processor}, {machine.cores} cores · {machine.python} · {machine.revision} · "
-        f"{machine.file_system}, {machine.syncs_per_second:,.0f} syncs/s · load {machine.load_before:.1f} before",
+        f"{machine.file_system}, {machine.syncs_per_second:,.0f} syncs/s · "
+        f"load {machine.load_before:.1f} before, {run.load_after:.1f} after",
         style="dim",
         highlight=False,
     )
@@ -32,6 +33,8 @@ def print_run(run: Run, console: Console) -> None:
     for outcome in run.outcomes:
         table.add_row(*_row(outcome))
     console.print(table)
+    if run.revision_after != machine.revision:
+        console.print(f"The source changed during the run, to {run.revision_after}.", style="red")
     if run.scale != "full":
         console.print("A quick run: goals are meant for full ones.", style="dim")
     for problem in dict.fromkeys(f"{o.case}: {o.problem}" for o in run.outcomes if o.problem):

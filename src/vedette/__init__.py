@@ -1,45 +1,92 @@
 """Vedette: say once what you care about, and be told the moment it becomes true, changes, or stops being true.
 
-import vedette
+    import vedette
 
-db = vedette.open("data")
-db.define('node Task { title: String, status: String = "todo" }')
-s = db.session()
-s.execute("SPAWN t: Task { title = $title }", title="write docs")
+    db = vedette.open("data")
+    db.define('node Task { title: String, status: String = "todo" }')
+    s = db.session()
+    w = s.watch('WATCH t: Task WHERE t.status = "done" RETURN t.title')
+
+What stands here is loaded when it is first used: the command line answers `--help` without the engine.
 """
 
-from vedette.change import Change, Event, Position
-from vedette.clock import Clock, SystemClock
-from vedette.engine.database import Database
-from vedette.engine.home import Vedette
-from vedette.engine.home import open_vedette as open
-from vedette.engine.result import Result
-from vedette.engine.session import Session
-from vedette.errors import (
-    AnalysisError,
-    ConstraintViolation,
-    FilterError,
-    InvalidStatement,
-    MutationError,
-    ParseError,
-    PatternError,
-    PolicyError,
-    QueryError,
-    RuleError,
-    SettingsError,
-    StoreError,
-    TimeError,
-    TransactionError,
-    VedetteError,
-    WatchError,
-)
-from vedette.language.parser import parse_script as parse
-from vedette.settings import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from vedette.change import Change, Event, Position
+    from vedette.clock import Clock, SystemClock
+    from vedette.engine.async_session import AsyncSession
+    from vedette.engine.database import Database
+    from vedette.engine.home import Vedette
+    from vedette.engine.home import open_vedette as open
+    from vedette.engine.result import Result
+    from vedette.engine.session import Session
+    from vedette.engine.watch_handle import WatchHandle
+    from vedette.errors import (
+        AnalysisError,
+        ConstraintViolation,
+        FilterError,
+        InvalidStatement,
+        MutationError,
+        ParseError,
+        PatternError,
+        PolicyError,
+        QueryError,
+        RuleError,
+        SettingsError,
+        StoreError,
+        TimeError,
+        TransactionError,
+        VedetteError,
+        WatchError,
+    )
+    from vedette.language.parser import parse_script as parse
+    from vedette.settings import Settings
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "vedette.change": ("Change", "Event", "Position"),
+    "vedette.clock": ("Clock", "SystemClock"),
+    "vedette.engine.async_session": ("AsyncSession",),
+    "vedette.engine.database": ("Database",),
+    "vedette.engine.home": ("Vedette", ("open", "open_vedette")),
+    "vedette.engine.result": ("Result",),
+    "vedette.engine.session": ("Session",),
+    "vedette.engine.watch_handle": ("WatchHandle",),
+    "vedette.errors": (
+        "AnalysisError",
+        "ConstraintViolation",
+        "FilterError",
+        "InvalidStatement",
+        "MutationError",
+        "ParseError",
+        "PatternError",
+        "PolicyError",
+        "QueryError",
+        "RuleError",
+        "SettingsError",
+        "StoreError",
+        "TimeError",
+        "TransactionError",
+        "VedetteError",
+        "WatchError",
+    ),
+    "vedette.language.parser": (("parse", "parse_script"),),
+    "vedette.settings": ("Settings",),
+}
+"""Module ▸ the names that are found there, with their own name when it differs."""
+
+_FOUND = {
+    (name if isinstance(name, str) else name[0]): (module, name if isinstance(name, str) else name[1])
+    for module, names in _HOMES.items()
+    for name in names
+}
 
 __all__ = [
     "AnalysisError",
+    "AsyncSession",
     "Change",
     "Clock",
     "ConstraintViolation",
@@ -65,6 +112,19 @@ __all__ = [
     "Vedette",
     "VedetteError",
     "WatchError",
+    "WatchHandle",
     "open",
     "parse",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _FOUND:
+            raise AttributeError(f"module 'vedette' has no attribute '{name}'")
+        module, own_name = _FOUND[name]
+        value = globals()[name] = getattr(import_module(module), own_name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_FOUND})

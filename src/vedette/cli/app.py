@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from vedette.cli.commands.parse import parse
 from vedette.cli.commands.run import run
 from vedette.cli.commands.serve import serve
 from vedette.cli.commands.shell import shell
-from vedette.cli.failure import TRACEBACK_VARIABLE, CommandFailed, error_text, unexpected_text
+from vedette.cli.failure import CommandFailed, error_text, traceback_wanted, unexpected_text
 from vedette.cli.version import version_text
 from vedette.errors import VedetteError
 
@@ -32,7 +31,7 @@ class KindGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except Exception as error:
-            if _is_typers_own(error) or os.environ.get(TRACEBACK_VARIABLE):
+            if _is_typers_own(error) or traceback_wanted():
                 raise
             _show(error)
             raise typer.Exit(FAILED) from error

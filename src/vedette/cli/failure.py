@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from vedette.errors import VedetteError
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["CommandFailed", "error_text", "unexpected_text"]
+__all__ = ["CommandFailed", "error_text", "traceback_wanted", "unexpected_text"]
 
 TRACEBACK_VARIABLE = "VEDETTE_TRACEBACK"
 
@@ -25,6 +26,10 @@ ADVICE: Mapping[str, str] = {
 """By code: what to do next, in the words of the command line."""
 
 _POINTER = re.compile(r" *(\^+)")
+
+
+def traceback_wanted() -> bool:
+    return bool(os.environ.get(TRACEBACK_VARIABLE))
 
 
 class CommandFailed(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from vedette.cli.display import Display
+from vedette.cli.failure import traceback_wanted
 from vedette.cli.script import Declarations, Part, relocate
 from vedette.clock import Clock
 from vedette.engine.session import Session
@@ -74,6 +75,8 @@ def located(display: Display, name: str, source: str, start: int = 0) -> Iterato
     try:
         yield
     except VedetteError as error:
+        if traceback_wanted():
+            raise
         display.error(error, f"{name}:{place_of(error, source, start)}")
         raise typer.Exit(1) from error
 

@@ -19,8 +19,8 @@ from vedette.language.plan import Plan
 from vedette.language.resolve_mutations import ResolvedLink, ResolvedSpawn, resolve_action
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_queries import resolve_blocks, resolve_return
-from vedette.language.resolved import EdgeElement, NodeElement
 from vedette.language.scope import Place, Scope
+from vedette.language.syntax import Expression, Variable
 
 __all__ = ["Amount", "Executable", "Mutation", "Query", "Referenced", "compile_statement"]
 
@@ -41,6 +41,8 @@ class Mutation:
     """Actions, once, or for every match of a pattern."""
 
     actions: tuple[Act, ...]
+    returned: range
+    """Which of the actions RETURNING is about."""
     bindings: BindingQuery | None
     returning: ReturningClause | None
     size: int
@@ -54,9 +56,8 @@ class Referenced:
     """INSPECT: one element by its id, with a projection of its own."""
 
     target: Closure
-    project: tuple[Closure, ...]
-    columns: tuple[str, ...]
-    slot: int
+    items: tuple[tuple[str, str], ...]
+    """(attribute, column) of each projection; none is everything."""
     size: int
     plans: Sequence[Plan] = ()
 
@@ -113,15 +114,21 @@ class _Compiler:
         returns = resolve_return(resolver, statement.returns, self.scope)
         self.frame.finish()
         rows = RowQuery(query, returns, self.chains, self.frame.size, self.state.schema)
-        return Query(rows=rows, plans=self.chains.plans, layer0=self._mentions_layer0())
+        return Query(rows=rows, plans=self.chains.plans, layer0=self.frame.layer0)
 
     def _inspect(self, statement: ast.Inspect) -> Referenced:
         resolver = PatternResolver(self.frame, _MUTATION)
         target = self.chains.id(resolver.resolve(statement.target, self.scope))
-        slot = self.frame.register()
-        names = [projection.alias or _inspected(projection) for projection in statement.projections]
+        items = []
+        for projection in statement.projections:
+            name = _inspected(projection.expression)
+            if name is None:
+                text = "INSPECT returns attributes by name: RETURN name, _type or *"
+                self.frame.report("E2009", text, projection.span)
+            else:
+                items.append((name, projection.alias or name))
         self.frame.finish()
-        return Referenced(target=target, project=(), columns=tuple(names), slot=slot, size=self.frame.size)
+        return Referenced(target=target, items=tuple(items), size=self.frame.size)
 
     def _tick(self, statement: ast.Tick) -> Amount:
         if statement.amount is None:
@@ -140,18 +147,20 @@ class _Compiler:
         resolver = PatternResolver(self.frame)
         query = resolve_blocks(resolver, blocks, optional, self.scope) if blocks else None
         resolver.place = _MUTATION
-        resolved = [each for action in actions for each in resolve_action(resolver, action, self.scope)]
+        groups = [resolve_action(resolver, action, self.scope) for action in actions]
+        resolved = [each for group in groups for each in group]
         self.frame.finish()
         bindings = BindingQuery(query, self.chains, self.frame.size) if query is not None else None
         tables = self.state.tables
         acts = tuple(compile_action(action, self.chains, tables, self.frame.size) for action in resolved)
         return Mutation(
             actions=acts,
+            returned=_returned(actions, groups),
             bindings=bindings,
-            returning=compile_returning(actions[-1], self.state.schema),
+            returning=compile_returning(actions, self.state.schema),
             size=self.frame.size,
             plans=self.chains.plans,
-            layer0=self._mentions_layer0(),
+            layer0=self.frame.layer0,
             warnings=self._warnings(resolved),
         )
 
@@ -165,20 +174,19 @@ class _Compiler:
                 warnings += left_out(self.state.tables.types[action.type], action.assignments)
         return tuple(warnings)
 
-    def _mentions_layer0(self) -> bool:
-        """Whether any pattern of the statement ranges over the engine's own types, which no graph holds."""
-        for plan in self.chains.plans:
-            for element in plan.pattern.elements:
-                names: Sequence[str] = ()
-                if isinstance(element, NodeElement):
-                    names = element.types
-                elif isinstance(element, EdgeElement):
-                    names = element.edges
-                if any(name.startswith("_") for name in names):
-                    return True
-        return False
+
+def _returned(actions: Sequence[ast.Action], groups: Sequence[Sequence[Any]]) -> range:
+    """The acts of the last action that has a RETURNING."""
+    start = 0
+    found = range(0)
+    for action, group in zip(actions, groups, strict=True):
+        if action.returning is not None:
+            found = range(start, start + len(group))
+        start += len(group)
+    return found
 
 
-def _inspected(projection: Any) -> str:
-    expression = projection.expression
-    return "*" if expression is None else str(getattr(expression, "name", "expr"))
+def _inspected(expression: Expression | None) -> str | None:
+    if expression is None:
+        return "*"
+    return expression.name if isinstance(expression, Variable) else None

@@ -12,7 +12,7 @@ from vedette.engine.request import Request
 from vedette.engine.result import Result
 from vedette.engine.transactions import Moment, OpenTransaction
 from vedette.engine.watch_statements import WATCH_STATEMENTS
-from vedette.errors import MutationError, TimeError, TransactionError
+from vedette.errors import AnalysisError, MutationError, TimeError, TransactionError
 from vedette.graph.rules import compile_trigger, trigger_rule
 from vedette.language import statements as ast
 from vedette.language.compile_queries import image_of
@@ -142,6 +142,7 @@ def _tick(request: Request) -> Result:
         raise _already_active("TICK ends what is pending, so COMMIT first")
     database.admit()
     with request.session.turn:
+        _check_meta(request, "SET", "_TickState")
         amount = _amount(request, request.executable())
         database.check_writable()
         commit = database.state.advance_ticks(amount, database.clock.now())
@@ -164,7 +165,15 @@ def _trigger(request: Request) -> Result:
     database = request.database
     database.admit()
     with request.session.turn:
+        _check_meta(request, "SET", "_RuleDef")
         return _fire(request)
+
+
+def _check_meta(request: Request, operation: str, type_name: str) -> None:
+    """Time and rules are everyone's: where policies exist, an actor needs one that lets it touch them."""
+    _, guard = execution.statement_context(request.session, ())
+    if guard is not None:
+        guard.check_meta(operation, type_name)
 
 
 def _fire(request: Request) -> Result:
@@ -207,8 +216,15 @@ def _inspect(request: Request) -> Result:
             image.update(image_of(element, database.schema))
             if element.targets is not None:
                 image["_targets"] = list(element.targets)
-    columns = tuple(image) if not executable.columns or "*" in executable.columns else executable.columns
-    return Result(columns=columns, rows=[tuple(image.get(name) for name in columns)])
+    items: list[tuple[str, str]] = []
+    for name, column in executable.items or (("*", "*"),):
+        items += [(each, each) for each in image] if name == "*" else [(name, column)]
+    unknown = [name for name, _ in items if name not in image and element is not None]
+    if unknown:
+        raise AnalysisError("E2002", f"Unknown attribute '{unknown[0]}' on type '{image['_type']}'")
+    return Result(
+        columns=tuple(column for _, column in items), rows=[tuple(image.get(name) for name, _ in items)]
+    )
 
 
 STATEMENTS: Mapping[type, Handler] = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import Any
 
@@ -37,6 +38,9 @@ from vedette.storage.seam import Loaded, Store
 from vedette.values import timestamp_from_ms
 
 __all__ = ["Database"]
+
+_LISTED = 20
+"""How many elements that contradict a definition are named when it is refused."""
 
 
 class Database:
@@ -296,19 +300,27 @@ def _new_uniques(old: Schema, new: Schema) -> list[tuple[str, str]]:
 def check_existing(
     state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
 ) -> None:
-    """Raise when existing elements violate hard constraints or uniqueness declared just now."""
+    """Raise when existing elements violate hard constraints or uniqueness declared just now, with the list."""
+    found = list(islice(_contradictions(state, constraints, uniques, clock), _LISTED + 1))
+    if not found:
+        return
+    texts = [error.text for error in found[:_LISTED]] + ["and more"] * (len(found) > _LISTED)
+    raise ConstraintViolation(found[0].code, "; ".join(texts), fields=found[0].fields)
+
+
+def _contradictions(
+    state: GraphState, constraints: Sequence[str], uniques: Sequence[tuple[str, str]], clock: Clock
+) -> Iterator[ConstraintViolation]:
     for owner, attribute in uniques:
-        index = state.graph.indexes[owner, attribute]
-        twice = [value for value, held in index.entries.items() if isinstance(held, dict)]
-        if twice:
-            text = f"Attribute '{attribute}' of '{owner}' cannot become unique: {twice[0]!r} occurs more than once"
-            raise ConstraintViolation("E3003", text, fields={"type": owner, "attribute": attribute})
+        for value, held in state.graph.indexes[owner, attribute].entries.items():
+            if isinstance(held, dict):
+                text = f"Attribute '{attribute}' of '{owner}' cannot become unique: {value!r} occurs more than once"
+                yield ConstraintViolation("E3003", text, fields={"type": owner, "attribute": attribute})
     moment: Callable[[], Any] = clock.now
     for constraint in state.program.constraints:
         if constraint.name in constraints and not constraint.soft:
             context = Context(view=state.graph, now=moment, tick=state.tick)
             for row in constraint.matches.everything(context):
                 if constraint.violated_by(row):
-                    raise ConstraintViolation(
-                        "E3001", constraint.describe(row), fields={"constraint": constraint.name}
-                    )
+                    text = constraint.describe(row)
+                    yield ConstraintViolation("E3001", text, fields={"constraint": constraint.name})

@@ -105,12 +105,9 @@ def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], tex
 def run_query(
     session: Session, query: Query, constants: tuple[Value, ...]
 ) -> tuple[list[tuple[Any, ...]], Context]:
-    """Run with the turn held; a long read of committed state goes on in slices and lets others in between."""
+    """Run with the turn held; a long read goes on in slices, on the state of its start, and lets others in between."""
     context, _ = statement_context(session, constants, layer0=query.layer0)
-    if session.transaction is not None:
-        context.work_pause = context.work_limit
-        return query.rows.run(context), context
-    context.work_pause = session.database.settings.statement_slice
+    context.work_pause = min(session.database.settings.statement_slice, context.work_limit)
     context.pause = _give_up
     try:
         return query.rows.run(context), context
@@ -125,21 +122,26 @@ def _give_up() -> None:
 def _read_in_slices(
     session: Session, query: Query, constants: tuple[Value, ...]
 ) -> tuple[list[tuple[Any, ...]], Context]:
-    database = session.database
+    database, opened = session.database, session.transaction
     state = database.state
     snapshot = state.open_snapshot()
-    slice_size = database.settings.statement_slice
-    context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(snapshot))
+    view = snapshot if opened is None else opened.view_over(snapshot)
+    context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(view))
+
+    def next_pause() -> int:
+        return min(context.work + database.settings.statement_slice, context.work_limit)
 
     def step_aside() -> None:
-        context.work_pause = context.work + slice_size
+        context.work_pause = next_pause()
         database.turn.release()
         try:
             time.sleep(_BREATH_SECONDS)
         finally:
             database.turn.acquire()
+        if opened is not None:
+            opened.check_usable()
 
-    context.work_pause = slice_size
+    context.work_pause = next_pause()
     context.pause = step_aside
     try:
         return query.rows.run(context), context
@@ -194,6 +196,7 @@ def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -
         transaction.counts = Counts()
     context, guard = statement_context(session, constants, layer0=mutation.layer0, view=transaction.view)
     context.writer = Writer(transaction, session.bindings, guard)
+    context.virtual_type = session.virtual_type
     result = Result()
     try:
         affected = _act(mutation, context)
@@ -216,20 +219,24 @@ def _act(mutation: Mutation, context: Context) -> list[Affected]:
     if mutation.bindings is None:
         row: Row = [None] * mutation.size
         row[0] = context
-        for act in mutation.actions:
-            affected += act(row)
+        for index, act in enumerate(mutation.actions):
+            found = act(row)
+            if index in mutation.returned:
+                affected += found
         return affected
     context.work_pause = context.work_limit
     for index, row in enumerate(mutation.bindings.run(context)):
-        if index:
-            _refresh(row, context)
-        for act in mutation.actions:
-            affected += act(row)
+        for place, act in enumerate(mutation.actions):
+            if index or place:
+                _refresh(row, context)
+            found = act(row)
+            if place in mutation.returned:
+                affected += found
     return affected
 
 
 def _refresh(row: Row, context: Context) -> None:
-    """Rows were found before the first action ran: show each the latest versions of its elements."""
+    """Rows were found before the first action ran: show the next one the latest versions of its elements."""
     for slot, value in enumerate(row):
         if type(value) is Element:
             row[slot] = context.view.get(value.id) or value
@@ -239,8 +246,11 @@ def _seen(affected: list[Affected], guard: PolicyGuard | None) -> list[Affected]
     """What RETURNING may show of the affected elements."""
     if guard is None:
         return affected
-    shown = ((each, guard.shown(each.element)) for each in affected)
-    return [Affected(element, each.created) for each, element in shown if element is not None]
+    return [
+        Affected(element, each.created)
+        for each in affected
+        if (element := each.shown or guard.shown(each.element)) is not None
+    ]
 
 
 def _count(result: Result, counts: Counts) -> None:

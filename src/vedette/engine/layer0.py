@@ -46,9 +46,12 @@ class LayerZero:
             "_PolicyRule": self._policies,
         }
 
-    def knows(self, id: str, viewer: Session) -> bool:
-        """Whether the id is that of an element of Layer 0."""
-        return any(element.id == id for name in self.providers for element in self.scan(name, viewer))
+    def type_of(self, id: str, viewer: Session) -> str | None:
+        """The type of the Layer 0 element with this id, if there is one that the viewer sees."""
+        for name in self.providers:
+            if any(element.id == id for element in self.scan(name, viewer)):
+                return name
+        return None
 
     def scan(self, type_name: str, viewer: Session) -> Iterable[Element]:
         provider = self.providers.get(type_name)

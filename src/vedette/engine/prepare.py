@@ -107,7 +107,7 @@ class StatementCache:
         return self._parse(text)[0]
 
     def _find(self, text: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
-        lifted = lift(text)
+        lifted = lift(text) if len(text) <= self._limits.max_source_characters else None
         if lifted is None:
             return self._parse(text)[:2]
         entry = self._skeletons.get(lifted.skeleton)

@@ -30,10 +30,12 @@ class ReturningClause:
         return [tuple(reader(each) for reader in self.readers if reader) for each in affected]
 
 
-def compile_returning(action: ast.Action, schema: Schema) -> ReturningClause | None:
-    clause = action.returning
-    if clause is None:
+def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> ReturningClause | None:
+    """The last RETURNING of the statement's actions; it is about what its own action affected."""
+    clauses = [action.returning for action in actions if action.returning is not None]
+    if not clauses:
         return None
+    clause = clauses[-1]
     if not clause.items:
         return ReturningClause(("*",), (lambda each: image_of(each.element, schema),))
     columns = tuple(item.alias or _column(item) for item in clause.items)

@@ -79,17 +79,30 @@ class Session:
             prepared, literals = self.database.statements.one(text)
             if not isinstance(prepared.statement, ast.Watch):
                 raise InvalidStatement("E1101", "watch() takes a WATCH statement; execute() takes any other")
-            request = Request(self, prepared, prepared.constants(literals, named), text)
-            return WatchHandle(self, self.database.watching.create(request))
+            try:
+                self._check_open()
+                request = Request(self, prepared, prepared.constants(literals, named), text)
+                return WatchHandle(self, self.database.watching.create(request))
+            except BaseException:
+                self._statement_failed()
+                raise
 
     def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
         """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
-        prepared, literals = self.database.statements.one(text)
+        try:
+            prepared, literals = self.database.statements.one(text)
+        except VedetteError:
+            self._statement_failed()
+            raise
         return self._execute(prepared, literals, values, text)
 
     def run_undurably(self, script: str, values: Mapping[str, Any]) -> list[Result]:
         """Execute a script, as `execute_undurably` does one statement."""
-        statements, literals = self.database.statements.script(script)
+        try:
+            statements, literals = self.database.statements.script(script)
+        except VedetteError:
+            self._statement_failed()
+            raise
         return [self._execute(prepared, literals, values, script) for prepared in statements]
 
     def close(self) -> None:
@@ -143,6 +156,9 @@ class Session:
             raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
         self._actors.pop()
 
+    def virtual_type(self, id: str) -> str | None:
+        return self.database.layer0.type_of(id, self)
+
     # --- executing --------------------------------------------------------------------------------------------
 
     def abort(self, why: str) -> None:
@@ -150,17 +166,24 @@ class Session:
         if self.transaction is not None:
             self.transaction.aborted = self.transaction.aborted or why
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransactionError("E5007", "The session is closed")
+
+    def _statement_failed(self) -> None:
+        """Any statement that fails inside BEGIN … COMMIT leaves the transaction aborted (spec/language.md §4.1)."""
+        if self.transaction is not None:
+            self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
+
     def _execute(
         self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
-        if self._closed:
-            raise TransactionError("E5007", "The session is closed")
+        self._check_open()
         try:
             constants = prepared.constants(literals, values)
             result = self._dispatch(prepared, constants, text)
         except BaseException:  # a Ctrl-C, too, leaves a statement half done
-            if self.transaction is not None and not isinstance(prepared.statement, ast.Begin):
-                self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
+            self._statement_failed()
             raise
         if self.database.watching.triggers:
             self.database.watching.run_triggers(self)

@@ -140,11 +140,14 @@ class GraphState:
             self._check_conflicts(transaction, changes)
         if explicit:
             self._check_minimums(transaction, changes)
-        warnings = (
-            check_constraints(self.program.constraints, context(None), changes) if self._constrained else []
-        )
+        warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
         return self.record(now, changes, cause, definition), warnings
+
+    def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
+        """An actor who is bound by policies learns no ids: it may not see what it collides with."""
+        named = context.actor is None or not self.schema.policies
+        return check_constraints(self.program.constraints, context, changes, named=named)
 
     def apply(self, changes: Sequence[Difference]) -> None:
         """Change the graph; until the commit is recorded the state is torn."""
@@ -232,9 +235,8 @@ class GraphState:
         wanted = edge.parameters[position].type
         found = []
         for before, after in changes:
-            if before is None and after is not None and after.targets is None:
-                if self.schema.is_a(after.type, wanted.names):
-                    found.append(after.id)
+            if before is None and after is not None and integrity.is_of(self.schema, after, wanted):
+                found.append(after.id)
             elif (
                 after is None
                 and before is not None

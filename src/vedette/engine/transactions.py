@@ -66,6 +66,10 @@ class OpenTransaction:
         self.transaction.rollback_to(name)
         session.bindings = dict(self._savepoints[name])
 
+    def view_over(self, snapshot: Overlay) -> View:
+        """What the transaction sees, over a state that stands still. SERIALIZABLE has its own."""
+        return self.transaction.view if self.serializable else self.transaction.view.over(snapshot)
+
     def check_reads(self) -> None:
         """SERIALIZABLE: nothing that was read may have changed since."""
         if self.reads is not None and self._snapshot is not None and self.reads.stale(self._snapshot):

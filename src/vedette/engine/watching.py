@@ -132,7 +132,7 @@ class Watching:
         id = name if quoted else session.bindings.get(name, name)
         element = self._database.state.graph.get(id)
         known = element is not None and (guard is None or guard.sees(element))
-        if not known and not self._database.layer0.knows(id, session):
+        if not known and self._database.layer0.type_of(id, session) is None:
             raise MutationError(
                 "E3601", f"#{name} was not found: nothing is bound to it or has this id", fields={"id": id}
             )

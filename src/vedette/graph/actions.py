@@ -6,10 +6,10 @@ decides whether it may happen (policy ▸ type check ▸ apply).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from vedette.element import Element
+from vedette.element import Element, View
 from vedette.errors import AnalysisError, ConstraintViolation, MutationError
 from vedette.graph import integrity
 from vedette.graph.defaults import Builder, compile_builders
@@ -32,6 +32,14 @@ class Guard(Protocol):
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None: ...
 
     def sees(self, element: Element) -> bool: ...
+
+    def shown(self, element: Element) -> Element | None:
+        """The element as the actor may see it now, None when it may not."""
+        ...
+
+    def check_named(self, ids: Iterable[str | None], view: View) -> None:
+        """What a statement names by id must be seen, or be the actor itself; else it is not found."""
+        ...
 
 
 class Writer:
@@ -65,6 +73,8 @@ class Affected(NamedTuple):
 
     element: Element
     created: bool
+    shown: Element | None = None
+    """Deleted under a guard: what the actor saw of it while it was there."""
 
 
 Act = Callable[[Row], list[Affected]]
@@ -92,12 +102,14 @@ def compile_action(
 def _spawn(action: mutations.ResolvedSpawn, chains: PatternChains, tables: SchemaTables) -> Act:
     name, slot, variable = action.type, action.slot, action.variable
     builders = compile_builders(tables.types[name], action.assignments, chains)
+    references = [place for _, _, place in tables.types[name].references]
 
     def act(row: Row) -> list[Affected]:
         writer: Writer = row[0].writer
         transaction = writer.transaction
         node = Element(transaction.new_id("n"), name, tuple([build(row) for build in builders]))
         if writer.guard is not None:
+            writer.guard.check_named([node.values[place] for place in references], transaction.view)
             writer.guard.check("SPAWN", node)
         transaction.spawn(node)
         row[slot] = node
@@ -119,6 +131,8 @@ def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaT
         writer: Writer = row[0].writer
         transaction = writer.transaction
         ids = tuple([target(row) for target in targets])
+        if writer.guard is not None:
+            writer.guard.check_named(ids, transaction.view)
         integrity.check_targets(transaction.view, schema, kind, ids)
         known = transaction.existing(kind, ids) if if_not_exists or kind.symmetric else None
         edge = known or Element(transaction.new_id("e"), kind.name, tuple([b(row) for b in builders]), ids)
@@ -126,12 +140,17 @@ def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaT
             writer.guard.check("LINK", edge)
         if known is None:
             transaction.link(kind, edge)
-        row[slot] = edge
+        row[slot] = edge if known is None or writer.guard is None else _blanked(writer.guard, edge)
         if variable is not None:
             writer.bind(variable, edge.id)
         return [Affected(edge, known is None)]
 
     return act
+
+
+def _blanked(guard: Guard, edge: Element) -> Element:
+    """An edge that was there already, with no more of its attributes than the actor may see."""
+    return guard.shown(edge) or Element(edge.id, edge.type, (None,) * len(edge.values), edge.targets)
 
 
 def _link_target(target: Any, chains: PatternChains, tables: SchemaTables, size: int) -> Closure:
@@ -170,7 +189,7 @@ def _set(action: mutations.ResolvedSet, chains: PatternChains, tables: SchemaTab
             writer.transaction.update(element, new)
             affected.append(Affected(new, False))
             if slot is not None:
-                row[slot] = new
+                row[slot] = new if writer.guard is None else writer.guard.shown(new) or row[slot]
         return affected
 
     return act
@@ -209,17 +228,37 @@ def _kill(action: mutations.ResolvedKill, chains: PatternChains, size: int) -> A
         writer: Writer = row[0].writer
         affected = []
         for element in find(row):
-            if element.targets is not None:
-                raise MutationError("E3603", f"KILL takes a node, {element.id} is an edge: use UNLINK")
             if writer.transaction.view.get(element.id) is None:
                 continue
-            if writer.guard is not None:
-                writer.guard.check("KILL", element)
-            writer.transaction.kill(element, cascade)
-            affected.append(Affected(element, False))
+            shown = _checked_deletion(writer, "KILL", element)
+            if element.targets is not None:
+                raise MutationError("E3603", f"KILL takes a node, {element.id} is an edge: use UNLINK")
+            try:
+                writer.transaction.kill(element, cascade)
+            except MutationError as error:
+                raise _disclosed(writer, error) from None
+            affected.append(Affected(element, False, shown))
         return affected
 
     return act
+
+
+def _checked_deletion(writer: Writer, operation: str, element: Element) -> Element | None:
+    """Refuse what the actor may not delete; what it sees of the rest is what RETURNING may show afterwards."""
+    if writer.guard is None:
+        return None
+    writer.guard.check(operation, element)
+    return writer.guard.shown(element)
+
+
+def _disclosed(writer: Writer, error: MutationError) -> MutationError:
+    """A deletion that is restricted by an edge the actor does not see names no names."""
+    if error.code != "E3302" or writer.guard is None:
+        return error
+    edge = writer.transaction.view.get(error.fields["id"])
+    if edge is not None and writer.guard.sees(edge):
+        return error
+    return MutationError("E3302", "Deletion restricted")
 
 
 def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) -> Act:
@@ -229,14 +268,13 @@ def _unlink(action: mutations.ResolvedUnlink, chains: PatternChains, size: int) 
         writer: Writer = row[0].writer
         affected = []
         for element in find(row):
-            if element.targets is None:
-                raise MutationError("E3603", f"UNLINK takes an edge, {element.id} is a node: use KILL")
             if writer.transaction.view.get(element.id) is None:
                 continue
-            if writer.guard is not None:
-                writer.guard.check("UNLINK", element)
+            shown = _checked_deletion(writer, "UNLINK", element)
+            if element.targets is None:
+                raise MutationError("E3603", f"UNLINK takes an edge, {element.id} is a node: use KILL")
             writer.transaction.unlink(element)
-            affected.append(Affected(element, False))
+            affected.append(Affected(element, False, shown))
         return affected
 
     return act
@@ -275,9 +313,9 @@ def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]
         writer: Writer = row[0].writer
         element = writer.transaction.view.get(id) if type(id) is str else None
         if element is None:
-            virtual = row[0].view.get(id) if type(id) is str else None
+            virtual = row[0].virtual_type(id) if type(id) is str else None
             if virtual is not None:
-                raise AnalysisError("E2012", f"Cannot write protected type '{virtual.type}'")
+                raise AnalysisError("E2012", f"Cannot write protected type '{virtual}'")
             shown = name if isinstance(name, str) else id
             raise MutationError(
                 "E3601", f"#{shown} was not found: nothing is bound to it or has this id", fields={"id": id}
@@ -299,7 +337,12 @@ def _by_endpoints(target: mutations.Endpoints, chains: PatternChains) -> Callabl
         symmetric = chains.context.schema.edges[name].symmetric
         if symmetric and anchor is not None:
             candidates = [*candidates, *view.edges_at(name, 1 - anchor, wanted[anchor])]
-        found = [edge for edge in candidates if _joins(edge, wanted, symmetric)]
+        guard = row[0].writer.guard
+        found = [
+            edge
+            for edge in candidates
+            if _joins(edge, wanted, symmetric) and (guard is None or guard.sees(edge))
+        ]
         if not found:
             raise MutationError("E3601", f"No edge '{name}' with these targets was found (not found)")
         return found

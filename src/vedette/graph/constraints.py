@@ -35,9 +35,10 @@ class Constraint:
     def violated_by(self, row: Row) -> bool:
         return self.condition(row) is not True
 
-    def describe(self, row: Row) -> str:
-        ids = ", ".join(self.matches.key(row))
-        return f"Constraint '{self.name}' violated: {self.message} ({ids})"
+    def describe(self, row: Row, *, named: bool = True) -> str:
+        """`named`: with the ids of the match, for whoever may see all of them."""
+        ids = f" ({', '.join(self.matches.key(row))})" if named else ""
+        return f"Constraint '{self.name}' violated: {self.message}{ids}"
 
 
 def compile_constraint(
@@ -63,9 +64,13 @@ def compile_constraint(
 
 
 def check_constraints(
-    constraints: Sequence[Constraint], context: Context, changes: Sequence[Difference]
+    constraints: Sequence[Constraint],
+    context: Context,
+    changes: Sequence[Difference],
+    *,
+    named: bool = True,
 ) -> list[str]:
-    """Raise for the first hard violation; return the warnings of the soft ones."""
+    """Raise for the first hard violation; return the warnings of the soft ones. Not `named`: without ids."""
     warnings = []
     types = {(after or before).type for before, after in changes}  # type: ignore[union-attr]
     for constraint in constraints:
@@ -75,9 +80,9 @@ def check_constraints(
             if not constraint.violated_by(row):
                 continue
             if not constraint.soft:
-                ids = constraint.matches.key(row)
-                raise ConstraintViolation(
-                    "E3001", constraint.describe(row), fields={"constraint": constraint.name, "match": ids}
-                )
-            warnings.append(constraint.describe(row))
+                fields: dict[str, object] = {"constraint": constraint.name}
+                if named:
+                    fields["match"] = constraint.matches.key(row)
+                raise ConstraintViolation("E3001", constraint.describe(row, named=named), fields=fields)
+            warnings.append(constraint.describe(row, named=named))
     return warnings

@@ -20,6 +20,7 @@ __all__ = [
     "degree",
     "doomed_nodes",
     "existing_edge",
+    "is_of",
 ]
 
 CASCADE_DEPTH = 100
@@ -53,22 +54,20 @@ def check_references(
             continue
         target = view.get(id)
         if target is None:
-            raise MutationError(
-                "E3601",
-                f"The element {_shown(id)} that '{attribute}' refers to was not found",
-                fields={"id": id},
-            )
-        if not _is_of(schema, target, type_):
+            text = f"#{id} was not found: nothing is bound to it or has this id"
+            raise MutationError("E3601", text, fields={"id": id})
+        if not is_of(schema, target, type_):
             raise AnalysisError(
                 "E2003", f"Attribute '{attribute}' refers to {type_}, {id} is {target.type} (type mismatch)"
             )
 
 
-def _is_of(schema: Schema, element: Element, type_: Type) -> bool:
+def is_of(schema: Schema, element: Element, type_: Type) -> bool:
+    """Whether the element may stand where this type is asked for."""
     if type_.kind == "Edge":
         return element.targets is not None and (type_.names is None or element.type in type_.names)
     if type_.kind == "Union":
-        return any(_is_of(schema, element, member) for member in type_.members)
+        return any(is_of(schema, element, member) for member in type_.members)
     if type_.names is None and element.targets is not None:
         return True
     return element.targets is None and schema.is_a(element.type, type_.names)
@@ -81,12 +80,9 @@ def check_targets(view: View, schema: Schema, edge: EdgeType, targets: tuple[str
     for parameter, id in zip(edge.parameters, targets, strict=True):
         element = view.get(id)
         if element is None:
-            raise MutationError(
-                "E3601",
-                f"Target '{parameter.name}' of '{edge.name}' not found: {_shown(id)}",
-                fields={"id": id},
-            )
-        if not _is_of(schema, element, parameter.type):
+            text = f"#{id} was not found: nothing is bound to it or has this id"
+            raise MutationError("E3601", text, fields={"id": id})
+        if not is_of(schema, element, parameter.type):
             raise AnalysisError(
                 "E2003",
                 f"'{edge.name}' joins {parameter.type} as '{parameter.name}', {id} is {element.type} (type mismatch)",

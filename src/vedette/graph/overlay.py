@@ -41,6 +41,12 @@ class Overlay:
         del self.hidden[id]
         self._pending.append(id)
 
+    def over(self, base: View) -> Overlay:
+        """The same versions over another base; good until something is put or dropped here."""
+        other = Overlay(base, self.layout)
+        other.hidden, other.local = self.hidden, self._index()
+        return other
+
     # --- the View ---------------------------------------------------------------------------------------------
 
     def get(self, id: str) -> Element | None:

@@ -158,7 +158,7 @@ def _run(
         actions += len(rule.actions)
         if actions > RULE_ACTIONS:
             raise RuleError("E9022", f"Rules did more than {RULE_ACTIONS:,} actions, last '{rule.name}'")
-        transaction.touched = []
+        transaction.touched = {}
         _perform(rule, row)
         fired += 1
         _offer(agenda, rules, contexts, _differences(transaction), depth + 1)
@@ -185,9 +185,8 @@ def _offer(
 
 
 def _differences(transaction: Transaction) -> list[Difference]:
-    """What was touched since the last look, against what it was before the transaction."""
-    touched = dict.fromkeys(transaction.touched or ())
-    pairs = ((transaction.before.get(id), transaction.view.get(id)) for id in touched)
+    """What was touched since the last look: what came and went in between touched nobody."""
+    pairs = ((before, transaction.view.get(id)) for id, before in (transaction.touched or {}).items())
     return [(before, after) for before, after in pairs if before is not None or after is not None]
 
 

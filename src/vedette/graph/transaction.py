@@ -53,8 +53,8 @@ class Transaction:
         self.tables = tables
         self.new_id = new_id
         self.counts = Counts()
-        self.touched: list[str] | None = None
-        """Ids written since somebody asked (rules); None when nobody does."""
+        self.touched: dict[str, Element | None] | None = None
+        """What was written since somebody asked (rules): id ▸ the version before; None when nobody does."""
         self._log: list[tuple[str, Any, bool]] = []
         self._savepoints: dict[str, int] = {}
 
@@ -126,7 +126,7 @@ class Transaction:
         if id not in self.before:
             self.before[id] = old
         if self.touched is not None:
-            self.touched.append(id)
+            self.touched.setdefault(id, old)
 
     # --- savepoints -------------------------------------------------------------------------------------------
 

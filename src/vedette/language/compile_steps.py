@@ -325,6 +325,7 @@ def _lookup(
             if types is None or element.type in types:
                 row[slot] = element
                 if then(row):
+                    row[0].charge(seen)
                     return True
         row[0].charge(seen)
         return False
@@ -355,6 +356,7 @@ def _scan(slot: int, types: tuple[str, ...], then: Chain) -> Chain:
                 seen = 0
             row[slot] = element
             if then(row):
+                context.charge(seen)
                 return True
         context.charge(seen)
         return False
@@ -385,6 +387,7 @@ def _scan_edges(edge: EdgeElement, targets: Targets, then: Chain) -> Chain:
             for ends in _turned(edge, candidate):
                 row[slot] = candidate
                 if targets.accept(row, ends) and then(row):
+                    context.charge(seen)
                     return True
         context.charge(seen)
         return False
@@ -422,6 +425,7 @@ def _expand_to_one(
                 row[slot] = candidate
                 row[target_slot] = element
                 if then(row):
+                    row[0].charge(seen)
                     return True
         row[0].charge(seen)
         return False
@@ -442,6 +446,7 @@ def _expand(edge: EdgeElement, position: int, anchor: Closure, targets: Targets,
                 if targets.accept(row, candidate.targets):
                     row[slot] = candidate
                     if then(row):
+                        row[0].charge(seen)
                         return True
         row[0].charge(seen)
         return False
@@ -463,12 +468,12 @@ def _expand_symmetric(
             for c in view.edges_at(name, 1 - position, id)
             if c.targets[0] != c.targets[1]
         ]
+        row[0].charge(len(found))
         for candidate, ends in found:
             if targets.accept(row, ends):
                 row[slot] = candidate
                 if then(row):
                     return True
-        row[0].charge(len(found))
         return False
 
     return step

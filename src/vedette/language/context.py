@@ -28,6 +28,8 @@ class Context:
     target: Element | None = None
     target_type: str | None = None
     target_attr: str | None = None
+    virtual_type: Callable[[str], str | None] = staticmethod(lambda id: None)
+    """The type of an element of Layer 0, by id: nobody may write those."""
     writer: Any = None
     """Where actions write: a `graph.actions.Writer`, None for statements that only read."""
     sink: Any = None

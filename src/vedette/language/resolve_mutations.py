@@ -256,6 +256,9 @@ def _target(resolver: PatternResolver, target: statements.Target, scope: Scope, 
     if isinstance(target, syntax.Variable) and scope.find(target.name) is None:
         return Reference(target.name, False)
     found = resolver.resolve(target, scope)
+    for name in sorted(found.type.names or ()):
+        if name.startswith("_"):
+            resolver.frame.report("E2012", f"Cannot write protected type '{name}'", target.span)
     wrong = {"Node": "Edge", "Edge": "Node"}.get(kind)
     if found.type.kind == wrong:
         verb = (
@@ -314,8 +317,6 @@ def _target_type(target: ResolvedTarget) -> Type | None:
 
 def _check_writable(resolver: PatternResolver, type_: Type, action: statements.Set) -> None:
     for name in sorted(type_.names or ()):
-        if name.startswith("_"):
-            resolver.frame.report("E2012", f"Cannot write protected type '{name}'", action.span)
         holder = resolver.frame.schema.nodes.get(name) or resolver.frame.schema.edges.get(name)
         for assignment in action.assignments:
             attribute = holder.attributes.get(assignment.name) if holder is not None else None

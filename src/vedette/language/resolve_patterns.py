@@ -103,6 +103,8 @@ class PatternResolver(ExpressionResolver):
 
     def _edge(self, element: EdgePattern, scope: Scope, into: list[resolved.PatternElement]) -> None:
         names = self._edge_names(element)
+        if element.edge is not None and element.edge.startswith("_"):
+            self.frame.layer0 = True
         if element.edge is not None and not names:
             self._fail("E2001", f"Unknown edge type '{element.edge}'", element)
             return

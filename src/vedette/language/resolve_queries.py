@@ -142,7 +142,7 @@ def _order(
     if isinstance(expression, syntax.Variable) and expression.name in aliases:
         return aliases[expression.name], term.descending
     found = resolver.resolve(expression, scope)
-    if found in projections:
+    if found in projections and not found.type.is_reference:
         return projections.index(found), term.descending
     if found.type.is_reference or found.type.kind == "List":
         resolver.frame.report("E2003", f"Rows cannot be ordered by {found.type}", expression.span)

@@ -63,6 +63,8 @@ def _suggest(name: str, known: Mapping[str, object]) -> str:
 
 def concrete_types(frame: Frame, type_: Type) -> tuple[str, ...]:
     """The types that elements bound to a variable of this type can really have."""
+    if any(name.startswith("_") for name in type_.names or ()):
+        frame.layer0 = True
     if type_.kind == "Edge":
         if type_.names is None:
             return tuple(name for name, edge in frame.schema.edges.items() if not edge.protected)

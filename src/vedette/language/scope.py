@@ -58,6 +58,8 @@ class Frame:
     """Parameter name ▸ its index among the constants."""
     lifted: bool = False
     """Whether literals were lifted out of the text: then they are constants, else part of the shape."""
+    layer0: bool = False
+    """Whether anything in the statement is of the engine's own types, which no graph holds."""
     size: int = 1
     """Registers in use; register 0 is the context."""
     diagnostics: list[Diagnostic] = field(default_factory=list)

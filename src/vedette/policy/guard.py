@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from vedette.element import Element
+from vedette.element import Element, View
 from vedette.errors import MutationError, PolicyError
 from vedette.language.context import Context
 from vedette.policy.decisions import Decision, Policy, decide
@@ -31,15 +31,20 @@ class PolicyGuard:
     def sees(self, element: Element) -> bool:
         return self._sight.see(element) is not None
 
+    def check_named(self, ids: Iterable[str | None], view: View) -> None:
+        """What a statement names by id must be seen, or be the actor itself; else it is not found."""
+        for id in ids:
+            element = view.get(id) if id is not None else None
+            if element is not None and id != self._context.actor and not self.sees(element):
+                raise not_found(str(id))
+
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None:
         decision = decide(self._policies, operation, element, attribute, self._context)
         if decision.allowed:
             return
         self._record(decision, operation, element.type, element.id, attribute)
         if operation not in ("SPAWN", "LINK") and not self.sees(element):
-            raise MutationError(
-                "E3601", f"#{element.id} was not found: nothing is bound to it or has this id"
-            )
+            raise not_found(element.id)
         raise _denied(decision)
 
     def check_meta(self, operation: str, type_name: str) -> None:
@@ -75,6 +80,12 @@ class PolicyGuard:
                 "failed": decision.failed,
             },
         )
+
+
+def not_found(id: str) -> MutationError:
+    return MutationError(
+        "E3601", f"#{id} was not found: nothing is bound to it or has this id", fields={"id": id}
+    )
 
 
 def _denied(decision: Decision) -> PolicyError:

@@ -1,8 +1,8 @@
 """What an actor may see: a view that leaves out elements and blanks attributes that policies hide.
 
 Everything that reads through it — patterns, EXISTS, aggregates, ids — is filtered the same way, so no statement needs
-to think of policy. An element is seen when an ALLOW is true and no DENY is; an edge when all its targets are seen,
-unless a policy about its own type says otherwise; a hidden attribute is null.
+to think of policy. An element is seen when an ALLOW is true and no DENY is; an edge when all its targets are seen, or,
+where an ALLOW names its type, when such an ALLOW is true; a hidden attribute is null.
 """
 
 from __future__ import annotations
@@ -87,15 +87,20 @@ class Sight:
         return allowed
 
     def _visible_edge(self, edge: Element) -> bool:
-        allowed = False
+        named = allowed = False
         for policy in self._elements:
-            if not policy.speaks_about("MATCH", edge.type, None) or not self._true(policy, edge):
+            if not policy.speaks_about("MATCH", edge.type, None):
                 continue
-            if not policy.allow:
-                return False
-            allowed = allowed or policy.types is not None
+            explicit = policy.allow and policy.types is not None
+            named = named or explicit
+            if self._true(policy, edge):
+                if not policy.allow:
+                    return False
+                allowed = allowed or explicit
+        if named:
+            return allowed
         targets = (self._view.get(id) for id in edge.targets or ())
-        return allowed or all(target is not None and self.see(target) is not None for target in targets)
+        return all(target is not None and self.see(target) is not None for target in targets)
 
     def _masked(self, element: Element) -> Element:
         about = [p for p in self._attributes if p.speaks_about("MATCH", element.type, p.attribute)]

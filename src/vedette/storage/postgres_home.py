@@ -161,11 +161,11 @@ class PostgresHome:
 
 
 def schema_name(name: str) -> str:
-    """The schema of a database: readable, and within PostgreSQL's 63 bytes."""
+    """The schema of a database: readable, within PostgreSQL's 63 bytes, and without psycopg's `%`."""
     schema = f"vedette_{name}"
-    if len(schema.encode()) <= MAX_IDENTIFIER_BYTES:
+    if len(schema.encode()) <= MAX_IDENTIFIER_BYTES and "%" not in schema:
         return schema
-    short = schema.encode()[:42].decode(errors="ignore")
+    short = schema.replace("%", "_").encode()[:42].decode(errors="ignore")
     return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:20]}"
 
 

@@ -187,7 +187,7 @@ true
 > MATCH v: V RETURN v.v ORDER BY v.v
 ! E2102 order
 > MATCH v: V RETURN MIN(v.v)
-! E2102 order
+! E2003 MIN
 
 === 2.6.9 | a node in a row is its id, type and attributes
 .given tasks

@@ -91,8 +91,7 @@ linked 1
 > LINK assigned(#p, #t)
 ! E2003 type mismatch
 > LINK assigned(#t, #nobody)
-! E3601 Target 'p'
-! not found
+! E3601 not found
 > LINK assigned(#t, #p) { role = 5 }
 ! E2003 type mismatch
 > LINK assigned(#t, #p) { colour = "x" }

@@ -39,31 +39,14 @@
 > -- nothing but a comment
 ! E1101 empty
 
-=== 2.12.E1102 | the WATCH family is parsed but not available yet
+=== 2.12.E1102 | a statement that has no place here
 .given tasks
-> WATCH t: Task WHERE t.n > 1 RETURN t
+> EXPLAIN COMMIT
 ! E1102 invalid statement type
-! not available yet
-> w = WATCH t: Task [mode: consume, group: "g"] [buffer: 10] RETURN t.title AS x
-! E1102 not available yet
-> WATCH t: Task ON MATCH DO SET t.n = 1 SPAWN u: Task
-! E1102 not available yet
-> ACK "d1"
-! E1102 not available yet
-> NACK $delivery [no_retry]
-! E1102 not available yet
-> PAUSE WATCH #w
-! E1102 not available yet
-> RESUME WATCH #w
-! E1102 not available yet
-> CANCEL WATCH #w
-! E1102 not available yet
-> ALTER WATCH #w SET [buffer: 5]
-! E1102 not available yet
-> MATCH s: _Watch DO CANCEL WATCH s.id
-! E1102 not available yet
-> EXPLAIN WATCH t: Task RETURN t
-! E1102
+> PROFILE TICK 5
+! E1102 PROFILE is for
+> MATCH () RETURN logical_time()
+0
 
 === 2.12.E2001 | unknown types
 .given tasks

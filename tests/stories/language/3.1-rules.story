@@ -67,7 +67,7 @@ false | 0
     node T { n: Int = 0 }
     node X
     edge has(t: T, x: X)
-    rule make [priority: 9]: t: T WHERE t.n = 0 => LINK has(t, SPAWN X), SET t.n = 1
+    rule make [priority: 9]: t: T WHERE t.n = 0 => SPAWN x: X, LINK has(t, x), SET t.n = 1
     rule drop [priority: 8]: x: X => KILL x
     rule bare [priority: 1]: t: T WHERE NOT EXISTS(has(t, _)) => SET t.n = t.n + 10
 > SPAWN t: T

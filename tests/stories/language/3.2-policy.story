@@ -290,7 +290,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > EXPLAIN MATCH t: Task RETURN t
 "scan" | "t: Task" | null
 > PROFILE MATCH t: Task RETURN t
-"scan" | "t: Task" | null | 1 | 0
+"scan" | "t: Task" | null | 1 | null
 "result" | "0 rows" | null | null | 0
 
 === 3.2.6 | an edge is seen when all its targets are

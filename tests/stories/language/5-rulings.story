@@ -1,5 +1,5 @@
 -- spec/language.md §5: rulings where the documents contradict each other or are silent.
--- The meaning of watches comes with them; until then a story shows that the ruled syntax is read (E1102, not E1001).
+-- What watches do is told in stories of their own; these show that the ruled syntax is read and refused as ruled.
 
 .ontology tasks
     node Task { title: String = "?", n: Int = 0 }
@@ -8,69 +8,82 @@
 
 === 5.A1 | a delivery is named by a text, a parameter or an id
 > ACK "d-1"
-! E1102
+! E1102/E8004
 .with {"d": "d-1"}
 > ACK $d
-! E1102
+! E1102/E8004
 > ACK #d
-! E1102
+! E1102/E8004
 > NACK "d-1" [no_retry]
-! E1102
+! E1102/E8004
+> ACK 5
+! E1001
 
-=== 5.A2 | one bracket of options or several
+=== 5.A2 | one bracket of options or several, each option once
 .given tasks
 > WATCH t: Task [mode: watch, buffer: 5] RETURN t
-! E1102
 > WATCH t: Task [mode: watch] [buffer: 5] RETURN t
-! E1102
+> WATCH t: Task [buffer: 5] [buffer: 6] RETURN t
+! E8009 buffer
+> MATCH w: _Watch RETURN w.buffer_size
+5
+5
 
 === 5.A3 | WHERE stands before the options, and nothing else of MATCH
 .given tasks
 > WATCH t: Task WHERE t.n > 1 [buffer: 5] RETURN t
-! E1102
 > WATCH t: Task [buffer: 5] WHERE t.n > 1 RETURN t
 ! E1001
 > WATCH t: Task OPTIONAL MATCH assigned(t, p) RETURN t
 ! E8009 OPTIONAL MATCH
+> WATCH t: Task MATCH p: Person RETURN t
+! E1001
 
 === 5.A4 | a watch has actions, a RETURN, or both
 .given tasks
 > WATCH t: Task ON MATCH DO SET t.n = 1
-! E1102
-> WATCH t: Task ON MATCH DO SET t.n = 1 RETURN t
-! E1102
+> WATCH t: Task ON MATCH DO SET t.n = 1 SPAWN p: Person RETURN t
 > WATCH t: Task
 ! E1001
 
-=== 5.A5 | a handle is named in front or by a trailing AS
+=== 5.A5 | a handle is named in front or by a trailing AS, which is the column's alias too
 .given tasks
 > w = WATCH t: Task RETURN t
-! E1102
 > WATCH t: Task RETURN t AS live_feed
-! E1102
-> WATCH t: Task RETURN t.title AS x AS live_feed
-! E1102
+> MATCH w: _Watch RETURN w.name
+"w"
+"live_feed"
+> MATCH w: _Watch WHERE w = #w RETURN w.name
+"w"
 
 === 5.A6 | both forms of durations, m is a minute
 > MATCH () RETURN 10s, 1m, 16ms, 7d, 2w, 1h, 5min, 30.seconds, 1.day
 10s | 1m | 16ms | 1w | 2w | 1h | 5m | 30s | 1d
 
-=== 5.A7 | ALTER is read with any option
-> ALTER WATCH #w SET [ordering: causal] [window: tumbling(5s)]
-! E1102
+=== 5.A7 | ALTER is read with any option; only four may change
+.given tasks
+> w = WATCH t: Task RETURN t
 > ALTER WATCH #w SET [buffer: 5, on_full: drop]
-! E1102
+> ALTER WATCH #w SET [ordering: causal]
+! E8008
+> ALTER WATCH #w SET [window: tumbling(5s)]
+! E8008
+> ALTER WATCH #nothing SET [buffer: 5]
+! E8002
 
 === 5.A8 | handles are ids, and names inside MATCH … DO
+.given tasks
+> w = WATCH t: Task RETURN t
 > PAUSE WATCH #w
-! E1102
-> MATCH s: _Watch WHERE s.status = "active" DO CANCEL WATCH s.id
-! E1102
+> MATCH w: _Watch RETURN w.status
+"paused"
+> MATCH s: _Watch WHERE s.status = "paused" DO CANCEL WATCH s.id
+> RESUME WATCH #w
+! E8002
 
 === 5.A9 | DISTINCT yes, ORDER BY and LIMIT no
 .given tasks
 > WATCH t: Task RETURN DISTINCT t.n
-! E1102
 > WATCH t: Task RETURN t ORDER BY t.n
 ! E1001
 > WATCH t: Task RETURN t LIMIT 1
@@ -90,14 +103,15 @@ true | 3 | true | 7 | 6 | 5
 === 5.A12 | filter is an option beside WHERE
 .given tasks
 > WATCH t: Task WHERE t.n > 1 [filter: t.n < 5 AND t.title != "x"] RETURN t
-! E1102
+> WATCH t: Task [filter: t.nothing < 5] RETURN t
+! E2002 nothing
 
-=== 5.A13 | every option of the family is read, unknown ones too
+=== 5.A13 | words of options in any number; an unknown option is no parse error
 .given tasks
-> WATCH t: Task [ordering: attribute(t.n DESC, t.title)] [delivery: reliable, visibility: immediate] [window: sliding(1m, 10s)] [on_full: block] [ack_timeout: 30s, max_redeliveries: 3, dead_letter: #q, initial: since(5), deliver_on: tick, branches: all] RETURN t
-! E1102
 > WATCH t: Task [colour: blue] RETURN t
-! E1102
+! E8009 colour
+> WATCH t: Task [mode: sometimes] RETURN t
+! E8009 mode
 
 === 5.C8 | the difference of two timestamps is a Duration that compares and adds with Int milliseconds
 > MATCH () RETURN @2024-01-02 - @2024-01-01 = 86400000, @2024-01-02 - @2024-01-01 > 5, (@2024-01-02 - @2024-01-01) + 1, type_of(@2024-01-02 - @2024-01-01)
@@ -134,14 +148,26 @@ ann> MATCH s: _Session RETURN COUNT(*)
 > MATCH c: _ConstraintDef WHERE c.name = "_watch_valid_on_full" RETURN COUNT(*)
 1
 
-=== 5.C11 | management of watches is read
-> RESUME WATCH #w
-! E1102
+=== 5.C11 | a watch is managed by its own session, its actor or the system context; others are refused
+.given tasks
+.define policy all: ON * ALLOW IF operation() != "META SET"
+>> SPAWN ann: Person SPAWN bob: Person
+.session ann as #ann
+.session bob as #bob
+ann> w = WATCH t: Task RETURN t
+ann> PAUSE WATCH #w
+.with {"w": "#w"}
+bob> RESUME WATCH #$w
+! E8010
+.with {"w": "#w"}
+> RESUME WATCH #$w
 
 === 5.C12 | branches are read from the first day
 .given tasks
 > WATCH t: Task [branch: #main] RETURN t
-! E1102
+! E8009 branching is not available
+> WATCH t: Task [branches: all] RETURN t
+! E8009 branching is not available
 
 === 5.C15 | META operations are read
 .given tasks
@@ -189,4 +215,4 @@ ann> MATCH s: _Session RETURN COUNT(*)
 > MATCH t: Task RETURN t.nothing
 ! E2002 analysis error: E2002 UNKNOWN_ATTRIBUTE: Unknown attribute 'nothing' on type 'Task'
 > LINK assigned(#a, #b)
-! E3601 mutation error: E3601 NOT_FOUND: Target 't' of 'assigned' not found
+! E3601 mutation error: E3601 NOT_FOUND: #a was not found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ defined Task
 +-----------------------------------------------------------------------------+---------+-------+
 1 row
 """
+COMMANDS = ["serve", "shell", "run", "define", "parse", "doctor", "config show"]
 
 
 def squeezed(text: str) -> list[str]:
@@ -247,6 +249,25 @@ def test_a_mistake_of_ours_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert isinstance(traced.exception, KeyError)
 
 
+def test_a_traceback_is_shown_to_who_wants_one(cli: Cli) -> None:
+    wanted: dict[str, str | None] = {"VEDETTE_TRACEBACK": "1"}
+    done = cli("run", "-", "--data", ":memory:", input="MATCH t: T RETURN t", env=wanted)
+    assert isinstance(done.exception, vedette.AnalysisError)
+    done = cli("shell", ":memory:", input="MATCH t: T RETURN t;", env=wanted)
+    assert done.exit_code == 1
+    assert "Traceback (most recent call last)" in done.stderr
+
+
+def test_the_reference_names_every_command_and_option(cli: Cli) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "cli.md").read_text()
+    for command in COMMANDS:
+        _, _, section = page.partition(f"\n## vedette {command}\n")
+        assert section, command
+        shown = set(re.findall(r"^ +(--[a-z]+)", cli(*command.split(), "--help").stdout, re.MULTILINE))
+        missing = {option for option in shown if option not in section.partition("\n## ")[0]}
+        assert not missing, f"{command}: {missing}"
+
+
 def test_wrong_options_are_no_failures_of_vedette(cli: Cli) -> None:
     done = cli("run")
     assert done.exit_code == 2
@@ -254,7 +275,7 @@ def test_wrong_options_are_no_failures_of_vedette(cli: Cli) -> None:
     assert "Did you mean 'run'?" in cli("rum").stderr
 
 
-@pytest.mark.parametrize("command", ["serve", "shell", "run", "define", "parse", "doctor", "config show"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_examples(cli: Cli, command: str) -> None:
     done = cli(*command.split(), "--help")
     assert done.exit_code == 0

@@ -214,8 +214,8 @@ def limited(**settings: Any) -> Vedette:
     [
         "MATCH a: Thing, b: Thing RETURN a.n, b.n",
         "MATCH a: Thing, b: Thing RETURN COUNT(a)",
-        "MATCH a: Thing WHERE EXISTS(b: Thing WHERE b.label = a.label) RETURN a",
-        "MATCH a: Thing, b: Thing WHERE a.n > 1000000 RETURN a",
+        "MATCH a: Thing WHERE EXISTS(b: Thing WHERE b.n * 3 > a.n + 200) RETURN a",
+        "MATCH a: Thing, b: Thing WHERE a.n + b.n > 1000000 RETURN a",
         "MATCH a: Thing, b: Thing, joins+(a, b) RETURN a",
         "MATCH a: Thing, b: Thing RETURN a.n ORDER BY b.n LIMIT 1",
     ],

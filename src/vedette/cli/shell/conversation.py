@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import traceback
 from types import TracebackType
 from typing import Self
 
 from vedette.cli.display import Display
-from vedette.cli.failure import TRACEBACK_VARIABLE, CommandFailed, unexpected_text
+from vedette.cli.failure import CommandFailed, traceback_wanted, unexpected_text
 from vedette.cli.place import session_in
 from vedette.cli.running import run_part
 from vedette.cli.script import OneStatement, read_script, relocate
@@ -52,19 +52,23 @@ class Conversation:
                 run_dot_command(self, text.strip())
             else:
                 self.run(text)
-        except VedetteError as error:
-            self.display.error(error)
         except CommandFailed as error:
             self.display.failure(str(error))
         except BrokenPipeError:
             raise  # nobody listens any more
         except Exception as error:
-            if os.environ.get(TRACEBACK_VARIABLE):
-                raise
-            self.display.failure(unexpected_text(error))
+            self._show(error)
         else:
             return True
         return False
+
+    def _show(self, error: Exception) -> None:
+        if traceback_wanted():
+            traceback.print_exception(error)
+        elif isinstance(error, VedetteError):
+            self.display.error(error)
+        else:
+            self.display.failure(unexpected_text(error))
 
     def run(self, text: str) -> None:
         """Run every part of the text, and show after each what it made known to the watches held here."""

@@ -63,21 +63,29 @@ class TypeDeclarationParser(WatchParser):
 
     def node_modifiers(self) -> set[str]:
         """`abstract sealed` or `[abstract, sealed]`."""
+        return self.bracketed_modifiers() | self.bare_modifiers()
+
+    def bracketed_modifiers(self) -> set[str]:
         found: set[str] = set()
         if self.accept("["):
             found.add(self.node_modifier())
             while self.accept(","):
                 found.add(self.node_modifier())
             self.expect("]", "after the modifiers")
+        return found
+
+    def bare_modifiers(self) -> set[str]:
+        found: set[str] = set()
         while self.token.word in ("ABSTRACT", "SEALED"):
             found.add(self.take().text.lower())
         return found
 
     def node_modifiers_behind(self) -> set[str]:
         """After a name, words before `node` belong to the next one, and a bracket does when it starts a line."""
+        found: set[str] = set()
         if self.token.word == "[" and "\n" not in self.source[self.end : self.token.start]:
-            return self.node_modifiers()
-        return set() if self.at_next_node() else self.node_modifiers()
+            found = self.bracketed_modifiers()
+        return found if self.at_next_node() else found | self.node_modifiers()
 
     def node_modifier(self) -> str:
         if self.token.word == "EXTENSION" and self.peek() == "-" and self.peek(2) == "POINT":

@@ -36,7 +36,7 @@ What a statement must answer, below it; what is not said is not looked at, but a
     rows: 3               how many rows there are
     created 1, linked 2   counts; those not named must be 0
     warning: words        a warning with these words; `no warnings`
-    ! E3601 words         the error's code and words of its text; further lines `! words`, `!not words`
+    ! E3601 words         the error's code (or `E1102/E8004`) and words of it; further lines `! words`, `!not words`
 """
 
 from vedette.testing.stories.format import Story, StoryFormatError, read_stories
