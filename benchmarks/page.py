@@ -73,7 +73,8 @@ def _machine(run: Run) -> Iterator[str]:
         f"{machine.memory_gib} GiB, {machine.system}, {machine.python}; {machine.file_system} with "
         f"{machine.syncs_per_second:,.0f} syncs of 4 KiB a second; {versions}. "
         f"The run took {run.seconds / 60:.0f} minutes; load {machine.load_before:.1f} before it and "
-        f"{run.load_after:.1f} after it, of which it is about 1 itself: what is above that is other people's work on the same cores."
+        f"{run.load_after:.1f} after it, of which it is about 1 itself: what is above that is other people's work "
+        "on the same cores."
     )
     if run.revision_after != machine.revision:
         yield from ("", f"**The source changed during the run, to `{run.revision_after}`.**")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,23 @@ class Settings:
     log_retention_seconds: float = _setting(
         86_400.0, "How long the journal reaches back, in seconds", low=0.0
     )
+    retained_commits: int = _setting(10_000, "Commits kept in memory for watches that look back", low=1)
+    watch_retention_seconds: float = _setting(
+        86_400.0, "How long a reliable watch without a session is kept, in seconds", low=0.0
+    )
+    max_watches_per_session: int = _setting(1_000, "Most watches of one session over the network", low=1)
+    max_watches_total: int = _setting(2_000_000, "Most watches of one database over the network", low=1)
+    block_timeout_seconds: float = _setting(
+        5.0, "How long a commit waits for a full watch with on_full: block, in seconds", low=0.0
+    )
     manage_gc: bool = _setting(
         True, "Freeze what is loaded and let Python's full collections run only when idle"
     )
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            _check(setting.name, getattr(self, setting.name), setting)
 
 
 def load_settings(
@@ -76,7 +89,7 @@ def load_settings(
     for name, text in (environment or {}).items():
         key = name.removeprefix(_PREFIX).lower()
         if name.startswith(_PREFIX) and key in known:
-            values[key] = _from_text(key, text)
+            values[key] = _from_text(known[key], text)
     values.update({name: value for name, value in options.items() if value is not None})
     return checked(values)
 
@@ -87,23 +100,29 @@ def checked(values: Mapping[str, Any]) -> Settings:
     for name, value in values.items():
         if name not in known:
             raise _refused(name, f"there is no such setting; known are {', '.join(sorted(known))}")
-        _check(name, value, known[name].metadata)
-    return replace(Settings(), **{name: _shaped(name, value) for name, value in values.items()})
+        _check(name, value, known[name])
+    return Settings(**{name: _shaped(known[name], value) for name, value in values.items()})
 
 
-def _shaped(name: str, value: Any) -> Any:
-    kind = type(getattr(Settings(), name))
+def _shaped(setting: Field[Any], value: Any) -> Any:
+    kind = _kind(setting)
     return kind(value) if kind in (float, tuple) else value
 
 
-def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    expected = type(getattr(Settings(), name))
+def _kind(setting: Field[Any]) -> Any:
+    return type(setting.default)
+
+
+def _check(name: str, value: Any, setting: Field[Any]) -> None:
+    expected, metadata = _kind(setting), setting.metadata
     accepted = (int, float) if expected is float else (list, tuple) if expected is tuple else (expected,)
     if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
         raise _refused(name, f"it must be {expected.__name__}, got {value!r}")
     if metadata["choices"] and value not in metadata["choices"]:
         raise _refused(name, f"it must be one of {', '.join(map(str, metadata['choices']))}, got {value!r}")
-    if metadata["low"] is not None and value < metadata["low"]:
+    if isinstance(value, (list, tuple)) and not all(isinstance(item, str) for item in value):
+        raise _refused(name, f"it must be a list of texts, got {value!r}")
+    if metadata["low"] is not None and not value >= metadata["low"]:  # NaN is nowhere
         raise _refused(name, f"it must be at least {metadata['low']}, got {value!r}")
 
 
@@ -114,8 +133,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise SettingsError("E0101", f"{path} cannot be read: {error}", fields={"file": str(path)}) from error
 
 
-def _from_text(name: str, text: str) -> Any:
-    kind = type(getattr(Settings(), name))
+def _from_text(setting: Field[Any], text: str) -> Any:
+    kind = _kind(setting)
     try:
         if kind is bool:
             word = text.strip().lower()

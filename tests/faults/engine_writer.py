@@ -3,9 +3,10 @@
     python -m tests.faults.engine_writer LOCATION SEED
 
 Prints `ready`, then one JSON line per step of each hand (a thread with a session, or an asyncio task with one), each in
-one write: `{"step": "try", …}` before a transaction, `{"step": "ack", …}` when COMMIT has returned. A family is an order
-with two items, each joined to it by an edge; it is spawned, changed and killed as a whole. So a reader can tell a whole
-transaction from half of one, and knows of every family what it must be, and what it may be if its last try was lucky.
+one write: `{"step": "try", …}` before a transaction, `{"step": "ack", …}` when COMMIT has returned. A family is an
+order with two items, each joined to it by an edge; it is spawned, changed and killed as a whole. So a reader can tell a
+whole transaction from half of one, and knows of every family what it must be, and what it may be if its last try was
+lucky.
 """
 
 from __future__ import annotations
@@ -103,14 +104,13 @@ def write(db: Vedette, hand: Hand) -> None:
     session = db.session()
     for kind, script, parameters in hand.steps():
         hand.tries(kind, parameters)
-        while True:
+        results = None
+        while results is None:
             try:
                 results = session.run(script, parameters)
             except VedetteError as error:
                 if not error.retryable:
                     raise
-            else:
-                break
         hand.told(kind, parameters, results)
 
 
@@ -119,14 +119,13 @@ async def write_async(db: Vedette, hands: list[Hand]) -> None:
         async with db.async_session() as session:
             for kind, script, parameters in hand.steps():
                 hand.tries(kind, parameters)
-                while True:
+                results = None
+                while results is None:
                     try:
                         results = await session.run(script, parameters)
                     except VedetteError as error:
                         if not error.retryable:
                             raise
-                    else:
-                        break
                 hand.told(kind, parameters, results)
 
     await asyncio.gather(*map(one, hands))

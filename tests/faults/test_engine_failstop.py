@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -88,7 +89,7 @@ def test_everybody_who_waits_is_told_and_nothing_stays(db: Vedette, disk: Disk, 
 
     first = in_thread(lambda: write(0))
     disk.wait_until_reached()
-    rest = [in_thread(lambda number=number: write(number)) for number in range(1, 6)]
+    rest = [in_thread(partial(write, number)) for number in range(1, 6)]
     readers = [in_thread(lambda: titles(db)) for _ in range(3)]
     disk.breaks = FULL
     disk.release()
@@ -168,12 +169,13 @@ def test_an_unclosed_transaction_is_aborted_in_plain_words(db: Vedette, disk: Di
     assert session.execute("MATCH t: Task RETURN t.title").rows == []
 
 
+@pytest.mark.parametrize("statement", ['SPAWN t: Task { title = "late" }', "COMMIT", "TICK", "define"])
 def test_a_commit_that_was_on_its_way_is_refused(
-    db: Vedette, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    db: Vedette, disk: Disk, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """It passed the first check before the failure and gets its turn after it."""
     spawn(db.session(), "kept")
-    database = db.default
+    database, session = db.default, db.session()
     reached, go = Event(), Event()
     admit = database.admit
 
@@ -182,34 +184,26 @@ def test_a_commit_that_was_on_its_way_is_refused(
         reached.set()
         assert go.wait(PATIENCE)
 
-    for script in (
-        'SPAWN t: Task { title = "late" }',
-        'BEGIN; SPAWN t: Task { title = "later" }; COMMIT',
-        "TICK",
-        "define",
-    ):
-        reached.clear()
-        go.clear()
-        database._refusal = None
-        session = db.session()
-        if script.startswith("BEGIN"):
-            session.run(script.removesuffix("; COMMIT"))
-            script = "COMMIT"
-        with monkeypatch.context() as patch:
-            patch.setattr(database, "admit", slow_admit)
-            if script == "define":
-                late = in_thread(lambda: db.define("node Late {}"))
-            else:
-                late = in_thread(lambda script=script, session=session: session.execute(script))
-            assert reached.wait(PATIENCE)
-        before = len(disk.batches)
-        break_one(db, disk)
-        go.set()
-        error = late.exception(PATIENCE)
-        assert isinstance(error, VedetteError), script
-        assert error.code in {"E6005", "E5005"}, script
-        assert len(disk.batches) == before, script
-        assert titles(db) == ["kept"]
+    def work() -> None:
+        if statement == "define":
+            db.define("node Late {}")
+        else:
+            session.execute(statement)
+
+    if statement == "COMMIT":
+        session.run('BEGIN; SPAWN t: Task { title = "later" }')
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "admit", slow_admit)
+        late = in_thread(work)
+        assert reached.wait(PATIENCE)
+    before = len(disk.batches)
+    break_one(db, disk)
+    go.set()
+    error = late.exception(PATIENCE)
+    assert isinstance(error, VedetteError)
+    assert error.code in {"E6005", "E5005"}
+    assert len(disk.batches) == before
+    assert titles(db) == ["kept"]
     database.state.graph.validate()
 
 
@@ -403,7 +397,9 @@ def test_a_full_disk_under_many_sessions(tmp_path: Path) -> None:
             for number in range(10_000):
                 try:
                     session.execute(
-                        "SPAWN t: Task { title = $title, more = $pad }", title=f"{name}.{number}", pad="x" * 2_000
+                        "SPAWN t: Task { title = $title, more = $pad }",
+                        title=f"{name}.{number}",
+                        pad="x" * 2_000,
                     )
                 except StoreError as error:
                     codes.append(error.code)
@@ -445,7 +441,7 @@ def test_a_directory_that_cannot_be_written() -> None:
                 path.chmod(0o555)
         with as_nobody():
             for place in (data, directory / "new"):
-                error = refused(lambda place=place: vedette.open(place))
+                error = refused(partial(vedette.open, place))
                 assert error.code == "E6003"
                 assert str(place) in error.text
                 assert "write" in error.text
@@ -458,7 +454,7 @@ def test_a_directory_that_cannot_be_written() -> None:
 def test_a_directory_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        error = refused(lambda place=place: vedette.open(place))
+        error = refused(partial(vedette.open, place))
         assert error.code == "E6003"
         assert str(tmp_path / "file") in error.text
 

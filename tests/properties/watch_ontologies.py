@@ -173,10 +173,10 @@ def _nodes(choices: Choices) -> tuple[NodeKind, ...]:
     found: list[NodeKind] = []
     for name in ("A", "B", "C", "D")[: choices.number(1, 4)]:
         parents = tuple(choices.some([kind.name for kind in found], 2)) if choices.chance(60) else ()
-        abstract = name == "A" and choices.chance(25)
-        found.append(NodeKind(name, parents, abstract))
-    if all(kind.abstract for kind in found):
-        found[-1] = NodeKind(found[-1].name, found[-1].parents)
+        found.append(NodeKind(name, parents))
+    inherited = any("A" in kind.parents for kind in found)
+    if inherited and choices.chance(30):
+        found[0] = NodeKind("A", abstract=True)
     return tuple(_with_attributes(choices, found))
 
 
@@ -190,10 +190,9 @@ def _with_attributes(choices: Choices, kinds: list[NodeKind]) -> list[NodeKind]:
             owned[kind.name].append(("s", "String", choices.one(("", " [indexed]"))))
         if "n" not in known:
             owned[kind.name].append(("n", "Int", choices.one(("", " [indexed]"))))
-        more = {"r": choices.one(kinds).name, "f": "Float", "b": "Bool"}
-        for name in choices.some([name for name in more if name not in known], 2):
-            if not _declared(owned, name):
-                owned[kind.name].append((name, more[name], ""))
+        more = {"r": (choices.one(kinds).name, ""), "f": ("Float", ""), "b": ("Bool", ""), "k": ("String", " [unique]")}
+        for name in choices.some([name for name in more if not _declared(owned, name)], 2):
+            owned[kind.name].append((name, *more[name]))
     return [NodeKind(k.name, k.parents, k.abstract, tuple(owned[k.name])) for k in kinds]
 
 

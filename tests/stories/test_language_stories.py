@@ -1,4 +1,4 @@
-"""Every rule of spec/language.md §1-§5 as a story, told in memory and in a directory that is opened again afterwards."""
+"""Every rule of spec/language.md §2-§5 as a story, told in memory, and in a directory that is opened again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.testing.stories import Story, StoryFailed, StoryFormatError, read_stories, tell
+from vedette.testing.stories import EmbeddedHost, Story, read_stories, tell
 
 FOLDER = Path(__file__).parent / "language"
 STORIES = [
@@ -23,12 +23,12 @@ RULES = dict(
 
 @pytest.mark.parametrize("story", [s for s in STORIES if not s.needs_keeping], ids=str)
 def test_in_memory(story: Story):
-    tell(story, ":memory:", keeps=False)
+    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_in_a_directory(story: Story, tmp_path: Path):
-    tell(story, tmp_path / "data", keeps=True)
+    tell(story, EmbeddedHost(tmp_path / "data", story.settings), keeps=True)
 
 
 def test_every_rule_has_a_story():

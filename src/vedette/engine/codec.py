@@ -24,7 +24,7 @@ from vedette.values import (
     timestamp_to_text,
 )
 
-__all__ = ["ElementCodec"]
+__all__ = ["ElementCodec", "tagged", "untagged"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -59,13 +59,22 @@ class ElementCodec:
         return _encode(head)
 
     def element(self, record: ElementRecord) -> Element:
-        attributes = _decode(record.attributes)
-        for name, convert in self._decoders[record.type]:
+        values = self._values(record.type, _decode(record.attributes))
+        return Element(record.id, record.type, values, record.targets)
+
+    def from_image(self, type_name: str, id: str, image: bytes) -> Element:
+        """The element that an image of the journal shows."""
+        attributes = _decode(image)
+        targets = attributes.get("_targets")
+        values = self._values(type_name, attributes)
+        return Element(id, type_name, values, tuple(targets) if targets is not None else None)
+
+    def _values(self, type_name: str, attributes: dict[str, Any]) -> tuple[Any, ...]:
+        for name, convert in self._decoders[type_name]:
             value = attributes.get(name)
             if value is not None:
                 attributes[name] = convert(value)
-        values = tuple([attributes.get(name) for name in self._names[record.type]])
-        return Element(record.id, record.type, values, record.targets)
+        return tuple([attributes.get(name) for name in self._names[type_name]])
 
 
 def _converters(
@@ -84,7 +93,7 @@ def _encoder(attribute: AttributeType) -> Convert | None:
         case "Float":
             return _float_to_json
         case "Union" | "Any" | "List":
-            return _tagged
+            return tagged
     return None
 
 
@@ -97,7 +106,7 @@ def _decoder(attribute: AttributeType) -> Convert | None:
         case "Float":
             return float
         case "Union" | "Any" | "List":
-            return _untagged
+            return untagged
     return None
 
 
@@ -107,14 +116,14 @@ def _float_to_json(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _tagged(value: Any) -> Any:
+def tagged(value: Any) -> Any:
     if isinstance(value, datetime):
         return {"$timestamp": timestamp_to_text(value)}
     if isinstance(value, timedelta):
         return {"$duration": duration_to_ms(value)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"$float": _float_to_json(value)}
-    return [_tagged(item) for item in value] if isinstance(value, list) else value
+    return [tagged(item) for item in value] if isinstance(value, list) else value
 
 
 _TAGS: dict[str, Convert] = {
@@ -124,8 +133,8 @@ _TAGS: dict[str, Convert] = {
 }
 
 
-def _untagged(value: Any) -> Any:
+def untagged(value: Any) -> Any:
     if isinstance(value, dict):
         ((tag, inner),) = value.items()
         return _TAGS[tag](inner)
-    return [_untagged(item) for item in value] if isinstance(value, list) else value
+    return [untagged(item) for item in value] if isinstance(value, list) else value

@@ -44,9 +44,9 @@ def _begin(request: Request) -> Result:
 
 
 def _commit(request: Request) -> Result:
-    session, database = request.session, request.database
+    session = request.session
     opened = _active(session)
-    database.admit()
+    session.admit()
     result = Result()
     with session.turn:
         committed = False
@@ -77,6 +77,7 @@ def _rollback(request: Request) -> Result:
         else:
             opened.check_usable()
             opened.rollback_to(statement.savepoint, session)
+            request.database.watching.show(opened.transaction)
     return Result()
 
 
@@ -140,7 +141,7 @@ def _tick(request: Request) -> Result:
     database = request.database
     if request.session.transaction is not None:
         raise _already_active("TICK ends what is pending, so COMMIT first")
-    database.admit()
+    request.session.admit()
     with request.session.turn:
         _check_meta(request, "SET", "_TickState")
         amount = _amount(request, request.executable())
@@ -162,8 +163,7 @@ def _amount(request: Request, executable: Amount) -> int:
 
 
 def _trigger(request: Request) -> Result:
-    database = request.database
-    database.admit()
+    request.session.admit()
     with request.session.turn:
         _check_meta(request, "SET", "_RuleDef")
         return _fire(request)

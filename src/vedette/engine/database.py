@@ -16,6 +16,7 @@ from vedette.clock import Clock
 from vedette.engine.async_session import AsyncSession, DurableWaiters
 from vedette.engine.codec import ElementCodec
 from vedette.engine.evolution import grown_elements
+from vedette.engine.history import History
 from vedette.engine.journal import TICK_KEY, encode_commits
 from vedette.engine.layer0 import LayerZero
 from vedette.engine.prepare import StatementCache
@@ -66,6 +67,7 @@ class Database:
         self._load(store.load())
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
+        self.watching.restore(self._stored_meta)
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
@@ -88,7 +90,12 @@ class Database:
         if lost is not None:
             state.take_over(lost)
         self.boot, self.epoch = facts.boot, facts.epoch
+        self._stored_meta = facts.meta
         self.state, self._codec = state, codec
+        self.history = History(
+            self._store, lambda: self._codec, keeps=self._keeps, keep=self.settings.retained_commits
+        )
+        self.history.start(facts.tick)
         self.gate: CommitGate[Commit] = (
             GroupCommit(
                 self._store,
@@ -257,6 +264,7 @@ class Database:
                 self._load(self._store.facts(), self.state)
             except StoreError:
                 return
+            self.watching.reloaded()
         lost.close()
 
     def mend(self) -> None:
@@ -272,6 +280,7 @@ class Database:
         self.gate.close()  # makes durable what others submitted
         self._load(self._store.facts(), lost)
         lost.sequence = self.state.sequence
+        self.watching.reloaded()
 
     @property
     def read_only(self) -> str | None:

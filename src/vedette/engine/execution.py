@@ -180,7 +180,7 @@ class SteadyView:
 
 
 def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
-    session.database.admit()
+    session.admit()
     with session.turn:
         mutation: Mutation = session.executable(prepared, constants, text)
         return mutate(session, mutation, constants)
@@ -204,10 +204,13 @@ def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -
             result.columns = mutation.returning.columns
             result.rows = mutation.returning.rows(_seen(affected, guard))
         warnings = mutation.warnings
+        session.database.watching.show(transaction)
         if opened is None:
             warnings += tuple(commit_transaction(session, transaction, context.now, result))
     except BaseException:
         context.writer.unbind()
+        if opened is None:
+            session.database.watching.take_back(transaction)
         raise
     result.warnings = warnings
     _count(result, transaction.counts)
@@ -285,6 +288,7 @@ def commit_transaction(
         result.tick = commit.tick
         database.gate.submit(commit.sequence, commit)
         database.watching.committed(commit, 0)
+    database.watching.show_committed(transaction)
     return warnings
 
 

@@ -41,7 +41,7 @@ def profile_statement(request: Request) -> Result:
     session, database = request.session, request.database
     counter = _Counter()
     if not isinstance(inner, ast.Match):
-        database.admit()
+        session.admit()
     with session.turn:
         executable = compile_statement(
             request.prepared, inner, request.signature, database.state, counter.observe

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -16,7 +17,7 @@ from vedette.engine.collection import collection_policy
 from vedette.engine.database import Database
 from vedette.engine.session import Session
 from vedette.errors import StoreError
-from vedette.settings import Settings, load_settings
+from vedette.settings import Settings, checked, load_settings
 from vedette.storage.home import MEMORY, open_home
 
 __all__ = ["Vedette", "open_vedette"]
@@ -129,4 +130,6 @@ def open_vedette(
         place = os.fspath(location)
         directory = None if place == MEMORY or "://" in place else Path(place)
         settings = load_settings(directory, os.environ if environment is None else environment, **options)
+    elif options:
+        settings = checked({f.name: getattr(settings, f.name) for f in fields(settings)} | options)
     return Vedette(location, settings, clock or SystemClock())

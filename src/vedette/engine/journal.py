@@ -21,7 +21,9 @@ def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit])
     records: dict[str, ElementRecord | None] = {}
     rows: list[JournalRow] = []
     definitions: list[str] = []
+    facts: dict[str, str] = {}
     for commit in commits:
+        facts.update(commit.meta)
         if commit.definition is not None:
             definitions.append(commit.definition)
         _encode_changes(current, commit, records, rows)
@@ -31,7 +33,7 @@ def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit])
         deletes=[id for id, record in records.items() if record is None],
         journal=rows,
         definitions=definitions,
-        meta=((TICK_KEY, str(commits[-1].next_tick)),),
+        meta=(*facts.items(), (TICK_KEY, str(commits[-1].next_tick))),
     )
 
 

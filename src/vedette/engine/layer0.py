@@ -84,7 +84,7 @@ class LayerZero:
     def watch_element(self, watch: Watch) -> Element:
         options = watch.options
         values = {
-            "pattern": watch.shape.resolved.text,
+            "pattern": self._database.watching.text_of(watch),
             "mode": options.mode,
             "group": options.group,
             "status": str(watch.status),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from vedette.errors import VedetteError
 from vedette.graph.constraints import Constraint, compile_constraint
@@ -61,24 +60,21 @@ class Program:
             ),
             *(lambda p=p: compile_policy(p, self._context, source) for p in self._schema.policies.values()),
         ]
-        with _gathered() as attempt:
-            for compile_one in known:
-                attempt(compile_one)
+        mistakes = [mistake for mistake in map(_mistake_of, known) if mistake is not None]
+        if mistakes:
+            raise _gathered(mistakes)
 
 
-@contextmanager
-def _gathered() -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Try several things and raise one error that shows the mistakes of all."""
-    errors: list[VedetteError] = []
+def _mistake_of(action: Callable[[], object]) -> VedetteError | None:
+    try:
+        action()
+    except VedetteError as error:
+        return error.with_traceback(None)  # else it would hold the frames that hold it
+    return None
 
-    def attempt(action: Callable[[], object]) -> None:
-        try:
-            action()
-        except VedetteError as error:
-            errors.append(error)
 
-    yield attempt
-    if errors:
-        first = errors[0]
-        diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
-        raise type(first)(first.code, first.text, fields=first.fields, diagnostics=diagnostics)
+def _gathered(errors: Sequence[VedetteError]) -> VedetteError:
+    """One error that shows the mistakes of all."""
+    first = errors[0]
+    diagnostics = [diagnostic for error in errors for diagnostic in error.diagnostics]
+    return type(first)(first.code, first.text, fields=first.fields, diagnostics=diagnostics)

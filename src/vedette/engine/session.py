@@ -87,6 +87,22 @@ class Session:
                 self._statement_failed()
                 raise
 
+    def attach(self, handle_or_name: str) -> WatchHandle:
+        """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
+        with self._own_turn:
+            self._check_open()
+            return WatchHandle(self, self.database.watching.attach(self, handle_or_name))
+
+    def errors(self) -> list[Any]:
+        """Records of all this session's watches since the last call."""
+        return self.database.watching.session_errors(self)
+
+    def admit(self) -> None:
+        """Before a write: room in the queue to the disk, and in watches that hold writers back."""
+        self.database.admit()
+        if self.database.watching.crowded:
+            self.database.watching.make_room(self)
+
     def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
         """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
         try:
@@ -186,7 +202,7 @@ class Session:
             self._statement_failed()
             raise
         if self.database.watching.triggers:
-            self.database.watching.run_triggers(self)
+            self.database.watching.triggers.run(self.turn)
         return result
 
     def _dispatch(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:

@@ -43,6 +43,8 @@ class Commit(NamedTuple):
     changes: Sequence[Difference] = ()
     cause: str | None = None
     definition: str | None = None
+    meta: Sequence[tuple[str, str]] = ()
+    """Facts to store with it: cursors of watches."""
 
 
 class GraphState:
@@ -123,7 +125,7 @@ class GraphState:
         now: datetime,
         context: Callable[[Rule | None], Context],
         cause: str | None = None,
-        definition: str | None = None,
+        meta: Sequence[tuple[str, str]] = (),
     ) -> tuple[Commit | None, list[str]]:
         """Rules, constraints, then the change of the committed graph. Raises, and changes nothing, when refused.
 
@@ -134,7 +136,7 @@ class GraphState:
         if self._has_rules:
             fire_rules(tuple(self.program.rules.values()), transaction, context)
         changes = transaction.changes()
-        if not changes and definition is None:
+        if not changes:
             return None, []
         if started != self.sequence:
             self._check_conflicts(transaction, changes)
@@ -142,7 +144,7 @@ class GraphState:
             self._check_minimums(transaction, changes)
         warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
-        return self.record(now, changes, cause, definition), warnings
+        return self.record(now, changes, cause, meta=meta), warnings
 
     def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
         """An actor who is bound by policies learns no ids: it may not see what it collides with."""
@@ -168,6 +170,11 @@ class GraphState:
             self._replan_below = size // (_REPLAN_FACTOR * _REPLAN_FACTOR)
             self.replan()
 
+    def note(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:
+        """A commit that changes no element: facts to store."""
+        self.sequence += 1
+        return Commit(self.sequence, self.tick, self.tick, now, meta=meta)
+
     def advance_ticks(self, amount: int, now: datetime) -> Commit:
         """TICK: logical time moves on without a change."""
         tick = self.tick
@@ -182,6 +189,7 @@ class GraphState:
         changes: Sequence[Difference],
         cause: str | None = None,
         definition: str | None = None,
+        meta: Sequence[tuple[str, str]] = (),
     ) -> Commit:
         """Count the commit of changes that were applied."""
         tick = self.tick
@@ -190,7 +198,7 @@ class GraphState:
             self.last_tick_at = now
         self.sequence += 1
         self.torn = False
-        return Commit(self.sequence, tick, self.tick, now, changes, cause, definition)
+        return Commit(self.sequence, tick, self.tick, now, changes, cause, definition, meta)
 
     # --- conflicts --------------------------------------------------------------------------------------------
 

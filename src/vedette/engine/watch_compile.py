@@ -10,7 +10,6 @@ from vedette.graph.actions import Act, compile_action
 from vedette.language import statements as ast
 from vedette.language.compile_steps import PatternChains
 from vedette.language.declarations import PolicyDeclaration
-from vedette.language.printer import print_statement
 from vedette.language.resolve_mutations import resolve_action
 from vedette.language.resolve_queries import resolve_return
 from vedette.language.resolved import Condition, NodeElement, ResolvedPattern, conjuncts
@@ -76,7 +75,7 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
         order=order,
         captures=tuple(resolver.captures),
         size=max(own_size, frame.size),
-        text=print_statement(statement),
+        statement=statement,
         sight=sight,
     )
     shape = WatchShape(

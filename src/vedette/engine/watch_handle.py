@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vedette.change import Event
 from vedette.clock import SystemClock
 from vedette.language.parser import parse_watch_options
+from vedette.language.printer import print_watch_options
 from vedette.watch.buffer import Entry
 from vedette.watch.watch import Watch
 
@@ -23,10 +24,6 @@ _real_time = SystemClock()
 def event_of(entry: Entry) -> Event:
     """The event as its watch is told it."""
     delta = entry.delta
-    if delta.type == "initial":
-        return Event(
-            type="initial", tick=entry.tick, position=entry.position, matches=tuple(delta.matches or ())
-        )
     inner = tuple(event_of(each) for each in delta.events) if delta.events is not None else None
     return Event(
         type=delta.type,
@@ -34,6 +31,7 @@ def event_of(entry: Entry) -> Event:
         position=entry.position,
         match=delta.match,
         prev=delta.prev,
+        matches=tuple(delta.matches) if delta.matches is not None else None,
         dropped=entry.dropped,
         window_start=delta.window[0] if delta.window is not None else None,
         window_end=delta.window[1] if delta.window is not None else None,
@@ -119,7 +117,9 @@ class WatchHandle:
 
     def alter(self, options: str) -> None:
         """`w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""
-        self._watching.alter(self._session, self._watch, parse_watch_options(options), ())
+        self._session.execute(
+            f"ALTER WATCH #$watch SET {print_watch_options(parse_watch_options(options))}", watch=self.id
+        )
 
     def __repr__(self) -> str:
         return f"<watch {self.id} {self.status}, {self._watch.pending} waiting>"

@@ -54,7 +54,7 @@ def _act(request: Request, action: ast.ManageWatch | ast.AlterWatch, id: str) ->
     if isinstance(action, ast.ManageWatch):
         watching.manage(request.session, watch, action.operation)
     else:
-        watching.alter(request.session, watch, action.options, request.constants)
+        watching.alter(request, watch, action.options)
 
 
 def _handle(request: Request, expression: Expression) -> str:

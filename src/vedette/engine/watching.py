@@ -1,72 +1,73 @@
-"""Watches of one database: creating and managing them, telling them what commits mean, carrying out triggers.
+"""Watches of one database: creating and managing them, telling them what commits mean, handing out events.
 
-A commit's events are worked out while its flush is under way and handed out only when it is durable.
+A commit's events are worked out while its flush is under way and handed out only when it is durable. Watches with
+`visibility: immediate` stand in a hub of their own and are told statement by statement.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
 from vedette.engine import execution
+from vedette.engine.history import Trimmed
+from vedette.engine.lasting import LastingWatches, refuse_since
 from vedette.engine.request import Request
 from vedette.engine.state import Commit
+from vedette.engine.triggers import Triggers
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
-from vedette.errors import (
-    InvalidStatement,
-    MutationError,
-    PolicyError,
-    StoreError,
-    VedetteError,
-    WatchError,
-)
-from vedette.graph.actions import Writer
+from vedette.engine.watch_options import altered_options, option_values
+from vedette.engine.watch_rights import check_watch_rights
+from vedette.errors import InvalidStatement, MutationError, PolicyError, WatchError
 from vedette.graph.overlay import Overlay
+from vedette.graph.transaction import Transaction
 from vedette.language import statements as ast
 from vedette.language.affected import Difference
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context, Row
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.resolved import NodeElement
-from vedette.language.scope import Place, Scope
-from vedette.language.syntax import Expression, Literal
-from vedette.policy.decisions import holds
+from vedette.language.context import Context
+from vedette.language.printer import print_statement
+from vedette.language.syntax import Literal
+from vedette.language.tree import exchange
 from vedette.policy.guard import PolicyGuard
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.delta import Delta
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
 from vedette.watch.evaluation import Scene
 from vedette.watch.hub import Told, WatchHub, count_row, counted_deltas, evaluate, tell_anew
-from vedette.watch.options import MUTABLE, WatchOptions, read_options
+from vedette.watch.options import WatchOptions, read_options
+from vedette.watch.resolver import Capture
 from vedette.watch.subscription import WatchEventKind, WatchStatus, next_status
 from vedette.watch.watch import Watch
+from vedette.watch.windows import WindowState
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.session import Session
 
-__all__ = ["TRIGGER_CHAIN", "Watching"]
+__all__ = ["Watching"]
 
-TRIGGER_CHAIN = 100
-"""How many commits triggers may cause one after another."""
-
-log = logging.getLogger(__name__)
 _DEFAULTS = WatchOptions()
 
 
 class Watching:
-    """The watch side of a database. Methods that take a session do their own waiting for the turn."""
+    """The watch side of a database. Methods that take a session wait for the turn; the others are called in it."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self.hub = WatchHub()
+        self.immediate = WatchHub(self.hub)
+        """Watches that see transactions before they commit."""
+        self.lasting = LastingWatches(self)
+        self.triggers = Triggers(self)
         self._compiled: dict[Any, CompiledWatch] = {}
-        self.triggers: deque[tuple[Watch, Row, int]] = deque()
         self._by_session: dict[str, list[int]] = {}
+        self._holding: dict[int, Watch] = {}
+        """Watches with events that wait for a tick."""
+        self._full: dict[int, Watch] = {}
+        """Watches with on_full: block that have no room."""
+        self._room = Condition(database.turn)
 
     # --- creating ---------------------------------------------------------------------------------------------
 
@@ -76,48 +77,49 @@ class Watching:
         assert isinstance(statement, ast.Watch)
         session = request.session
         with session.turn:
-            options = self._options(request, statement.options) if statement.options else _DEFAULTS
+            values = option_values(request)
+            options = read_options(statement.options, values) if statement.options else _DEFAULTS
             if options.mode == "consume":
                 raise InvalidStatement(
                     "E1102", "mode: consume is not available yet: it arrives in the next release"
                 )
             self._check_limits(session)
-            guarded = session.actor is not None and bool(self._database.schema.policies)
+            guarded = session.actor is not None and bool(self.database.schema.policies)
             compiled = self._compile(request, options, guarded)
-            guard = self._check_policy(request, compiled) if guarded else None
+            guard = check_watch_rights(request, compiled) if guarded else None
             constants = request.constants + self._capture(request, compiled, guard)
-            watch = self._make(session, compiled, constants, options, statement)
+            watch = self._make(compiled, constants, options, session.id, session.actor)
+            if statement.name is not None:
+                watch.details.name = statement.name
+                session.bindings[statement.name] = self.id_of(watch)
+            self._by_session.setdefault(session.id, []).append(watch.number)
             self._begin(watch)
+            if watch.lasts:
+                self.lasting.remember(watch, request)
         return watch
-
-    def _options(self, request: Request, given: Sequence[ast.WatchOption]) -> WatchOptions:
-        return read_options(given, lambda expression: self._value(request, expression))
-
-    def _value(self, request: Request, expression: Expression) -> Any:
-        """The value of an option: its literals are constants of the statement."""
-        if isinstance(expression, Literal):
-            return request.constants[expression.slot] if expression.slot is not None else expression.value
-        state = self._database.state
-        frame = request.prepared.frame(request.signature, state.schema)
-        resolved = PatternResolver(frame, Place(actor=False)).resolve(expression, Scope(frame))
-        frame.finish()
-        context = Context(view=state.graph, constants=request.constants, now=self._database.clock.now)
-        return PatternChains(state.plan_context).condition(resolved)([context])
 
     def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
         """Shapes are kept as long as the schema they were compiled for."""
-        key = (id(request.prepared), request.signature, guarded, options.filter is not None)
+        key = (id(request.prepared), request.signature, guarded)
         known = self._compiled.get(key)
-        if known is None or known.shape.schema is not self._database.schema:
+        if known is None or known.shape.schema is not self.database.schema:
             known = self._compiled[key] = compile_watch(request, options, guarded=guarded)
         return known
 
     def _capture(
-        self, request: Request, compiled: CompiledWatch, guard: PolicyGuard | None
+        self,
+        request: Request,
+        compiled: CompiledWatch,
+        guard: PolicyGuard | None,
+        known: Mapping[Capture, Any] | None = None,
     ) -> tuple[Any, ...]:
+        """Values taken from the session; `known` ones were taken before."""
         session = request.session
         values: list[Any] = []
         for capture in compiled.captures:
+            if known is not None and capture in known:
+                values.append(known[capture])
+                continue
             if capture.kind == "self" and session.actor is None:
                 raise PolicyError("E7002", "#self needs an actor: begin a session AS someone first")
             if capture.kind in ("self", "current_actor"):
@@ -130,12 +132,11 @@ class Watching:
 
     def _referred(self, session: Session, name: str, quoted: bool, guard: PolicyGuard | None) -> str:
         id = name if quoted else session.bindings.get(name, name)
-        element = self._database.state.graph.get(id)
-        known = element is not None and (guard is None or guard.sees(element))
-        if not known and self._database.layer0.type_of(id, session) is None:
-            raise MutationError(
-                "E3601", f"#{name} was not found: nothing is bound to it or has this id", fields={"id": id}
-            )
+        element = self.database.state.graph.get(id)
+        known = element is not None and (guard is None or id == session.actor or guard.sees(element))
+        if not known and self.database.layer0.type_of(id, session) is None:
+            text = f"#{name} was not found: nothing is bound to it or has this id"
+            raise MutationError("E3601", text, fields={"id": id})
         return id
 
     def _check_limits(self, session: Session) -> None:
@@ -145,285 +146,345 @@ class Watching:
         own = len(self._by_session.get(session.id, ()))
         for current, limit in ((own, limits[0]), (len(self.hub.watches), limits[1])):
             if current >= limit:
-                raise WatchError(
-                    "E8006",
-                    f"Too many watches: {current} of {limit}",
-                    fields={"current": current, "limit": limit},
-                )
+                fields = {"current": current, "limit": limit}
+                raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
 
     def _make(
         self,
-        session: Session,
         compiled: CompiledWatch,
         constants: tuple[Any, ...],
         options: WatchOptions,
-        statement: ast.Watch,
+        owner: str | None,
+        actor: str | None,
     ) -> Watch:
-        now_ms = timestamp_to_ms(self._database.clock.now())
+        now = self.database.clock.now()
         watch = Watch(
             self.hub.next_number(),
             compiled.shape,
             constants,
             options,
-            owner=session.id,
-            actor=session.actor,
-            created_ms=now_ms,
+            owner=owner,
+            actor=actor,
+            created_ms=timestamp_to_ms(now),
         )
-        if statement.name is not None:
-            watch.details.name = statement.name
-            session.bindings[statement.name] = self.id_of(watch)
         if compiled.actions:
             watch.details.actions = compiled.actions
             watch.details.actions_size = compiled.size
-        self._by_session.setdefault(session.id, []).append(watch.number)
-        self.hub.add(watch)
+        if options.window.kind != "none":
+            watch.details.window = WindowState(options.window, now)
+            self._schedule_window(watch)
         return watch
 
     def _begin(self, watch: Watch) -> None:
-        """What is there already: the state that counting watches need, and the initial event."""
-        state = self._database.state
-        full = watch.options.initial.kind == "full" and bool(watch.shape.columns)
-        if not full and watch.shape.strategy == "rows":
+        """What is there already, or since then, and from now on what comes."""
+        initial = watch.options.initial
+        if initial.kind != "since":
+            self.start(watch, self.database.state.graph)
+            self._hub_of(watch).add(watch)
             return
-        context = self._own_context(watch, state.graph)
-        rows = self._start_counting(watch, context)
-        if full:
+        if initial.tick >= self.database.state.tick:
+            self.start(watch, self.database.state.graph)
+            self._hub_of(watch).add(watch)
+            return
+        try:
+            sequence = self.database.history.sequence_of_tick(initial.tick)
+            self.database.history.after(sequence)
+        except Trimmed:
+            raise refuse_since(initial.tick) from None
+        self.lasting.catch_up(watch, sequence)
+
+    def start(self, watch: Watch, view: View, tick: int | None = None) -> None:
+        """The state that counting watches need, and the initial event, as of this view (by default the present)."""
+        state, details_needed = self.database.state, watch.shape.strategy != "rows"
+        windowed_groups = watch.shape.aggregates and watch.options.window.kind != "none"
+        full = watch.options.initial.kind == "full" and bool(watch.shape.columns) and watch.position == 0
+        if not details_needed and not full:
+            return
+        rows = self._start_counting(watch, self.own_context(watch, view))
+        if full and not windowed_groups:
             delta = Delta("initial", None)
             delta.matches = list(rows)
-            watch.push(delta, state.tick, state.sequence, watch.created_ms)
+            watch.push(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
 
     def _start_counting(self, watch: Watch, context: Context) -> list[dict[str, Any]]:
-        strategy = watch.shape.strategy
+        strategy, details = watch.shape.strategy, watch.details
         if strategy == "rows":
             return list(evaluate(watch, context).values())
         if strategy == "reevaluated":
-            watch.details.result = evaluate(watch, context)
-            return list(watch.details.result.values())
+            details.result = evaluate(watch, context)
+            return list(details.result.values())
+        details.reset_counts()
         identities: dict[Any, None] = {}
         if strategy == "groups" and not watch.shape.group_keys:
-            identities[self._empty_group(watch)] = None
+            details.start_groups(watch.shape)
+            identities[()] = None
         for row in watch.shape.query.run(context):
             identities[count_row(watch, row, 1)] = None
         return [dict(delta.match or {}) for delta in counted_deltas(watch, identities, context)]
 
-    def _empty_group(self, watch: Watch) -> tuple[()]:
-        """Without a group key there is always exactly one row, also over nothing."""
-        watch.details.start_groups(watch.shape)
-        return ()
+    def revive(self, facts: dict[str, Any], constants: tuple[Any, ...]) -> Watch | None:
+        """A stored watch, made anew without a session; None when its statement fits the ontology no longer."""
+        prepared, _ = self.database.statements.one(facts["text"])
+        statement = prepared.statement
+        assert isinstance(statement, ast.Watch)
+        request = Request(_Absent(self.database), prepared, constants[: facts["given"]], facts["text"])  # type: ignore[arg-type]
+        options = read_options(statement.options, option_values(request))
+        guarded = facts["actor"] is not None and bool(self.database.schema.policies)
+        compiled = self._compile(request, options, guarded)
+        watch = self._make(compiled, constants, options, None, facts["actor"])
+        watch.details.name = facts["name"]
+        watch.created_ms = facts["created_ms"]
+        self.hub.watches[watch.number] = watch
+        return watch
 
-    def _own_context(self, watch: Watch, view: View) -> Context:
+    def restore(self, meta: dict[str, str]) -> None:
+        """Take up what lasted over a restart."""
+        self.lasting.restore(meta)
+
+    def _hub_of(self, watch: Watch) -> WatchHub:
+        return self.immediate if watch.options.visibility == "immediate" else self.hub
+
+    # --- eyes -------------------------------------------------------------------------------------------------
+
+    def own_context(self, watch: Watch, view: View) -> Context:
+        state = self.database.state
         context = Context(
             view=view,
             constants=watch.constants,
-            now=self._database.clock.now,
-            tick=self._database.state.tick,
+            now=self.database.clock.now,
+            tick=state.tick,
             actor=watch.actor,
         )
         if watch.shape.guarded:
-            self._put_sight(watch, context)
+            self.put_sight(watch, context)
         return context
 
-    # --- policy -----------------------------------------------------------------------------------------------
-
-    def _put_sight(self, watch: Watch, context: Context) -> None:
+    def put_sight(self, watch: Watch, context: Context) -> None:
         """The actor's eyes, as they are now: rights are judged anew at every commit."""
-        state = self._database.state
+        if not watch.shape.guarded:
+            return
+        state = self.database.state
         own = Context(
             view=context.view, now=context.now, tick=context.tick, actor=watch.actor, session=watch.owner
         )
         context.view = Sight(state.program.policies, own, state.schema)
 
-    def _check_policy(self, request: Request, compiled: CompiledWatch) -> PolicyGuard:
-        """mew-watch-system §9.1: may watch, may see the types, may see the attributes; else E8001 and no more."""
-        session = request.session
-        _, guard = execution.statement_context(session, ())
-        assert guard is not None
-        try:
-            guard.check_meta("SPAWN", "_Watch")
-            denied = self._denied_type(session, compiled)
-        except PolicyError:
-            denied = "META SPAWN on _Watch"
-        if denied is not None:
-            log.warning(
-                "A watch was denied to %s",
-                session.actor,
-                extra={
-                    "action": "watch.denied",
-                    "actor": session.actor,
-                    "pattern": request.text,
-                    "reason": denied,
-                },
-            )
-            raise WatchError("E8001", "Watch pattern denied")
-        return guard
-
-    def _denied_type(self, session: Session, compiled: CompiledWatch) -> str | None:
-        state = self._database.state
-        context = Context(
-            view=state.graph, now=self._database.clock.now, tick=state.tick, actor=session.actor
-        )
-        for element in compiled.shape.resolved.pattern.elements:
-            if not isinstance(element, NodeElement) or element.implicit:
-                continue
-            if not any(self._may_match(name, context) for name in element.types):
-                return f"MATCH on {element.type}"
-        return None
-
-    def _may_match(self, type_name: str, context: Context) -> bool:
-        """Whether some policy could show an element of the type; what depends on the element is judged later."""
-        if type_name.startswith("_"):
-            return True
-        allowed = False
-        for policy in self._database.state.program.policies:
-            if policy.attribute is not None or not policy.speaks_about("MATCH", type_name, None):
-                continue
-            if policy.instance:
-                allowed = allowed or policy.allow
-            elif holds(policy, None, context):
-                if not policy.allow:
-                    return False
-                allowed = True
-        return allowed
-
-    # --- a grown schema ---------------------------------------------------------------------------------------
+    # --- a grown or reloaded state ----------------------------------------------------------------------------
 
     def before_define(self) -> dict[int, dict[Any, Any]]:
         """What watches of actors see now: policies may be about to change."""
-        graph = self._database.state.graph
-        watches = [
+        graph = self.database.state.graph
+        live = [
             w
             for w in self.hub.watches.values()
             if w.actor is not None and w.status is not WatchStatus.CANCELLED
         ]
-        return {watch.number: evaluate(watch, self._own_context(watch, graph)) for watch in watches}
+        return {watch.number: evaluate(watch, self.own_context(watch, graph)) for watch in live}
 
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
         """Compile every shape for the new schema, move its watches over, and tell actors what they see now."""
         for key, compiled in list(self._compiled.items()):
-            guarded = compiled.shape.guarded
-            fresh = compile_watch(compiled.request, compiled.options, guarded=guarded)
+            guarded = compiled.shape.guarded or (bool(seen) and bool(self.database.schema.policies))
+            actors = [w for w in compiled.shape.index.everything() if w.actor is not None]
+            fresh = compile_watch(compiled.request, compiled.options, guarded=guarded and bool(actors))
             self._compiled[key] = fresh
             for watch in compiled.shape.index.everything():
-                self.hub.remove(watch)
+                hub = self._hub_of(watch)
+                hub.remove(watch)
                 watch.shape = fresh.shape
-                self.hub.add(watch)
+                hub.add(watch)
         told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
         for number, rows in seen.items():
             watch = self.hub.watches[number]
             watch.details.result = rows
-            tell_anew(watch, self._own_context(watch, self._database.state.graph), told)
+            tell_anew(watch, self.own_context(watch, self.database.state.graph), told)
+        self.settle(told, 0)
+
+    def reloaded(self) -> None:
+        """The store failed and the last durable state was read again: what was told beyond it never happened."""
+        state = self.database.state
+        for watch in self.hub.watches.values():
+            if watch.status is WatchStatus.CANCELLED:
+                continue
+            if watch.buffer is not None:
+                watch.position -= watch.buffer.forget_after(state.sequence)
+            if watch.shape.strategy != "rows":
+                self._start_counting(watch, self.own_context(watch, state.graph))
 
     # --- telling ----------------------------------------------------------------------------------------------
 
     def committed(self, commit: Commit, depth: int) -> None:
-        """Work out what a commit means, with the turn held; its watches are woken when it is durable."""
+        """Work out what a commit means; its watches are woken when it is durable."""
+        self.database.history.add(commit)
         shapes = self.hub.concerned(commit.changes)
-        if not shapes:
-            return
-        state = self._database.state
-        before = Overlay(state.graph, state.layout)
-        for old, new in commit.changes:
+        if shapes:
+            graph = self.database.state.graph
+            told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+            scene = self._scene(self._before(graph, commit.changes), graph, commit.tick)
+            self.hub.tell(shapes, commit.changes, scene, told)
+            self.settle(told, depth)
+        if commit.next_tick > commit.tick and self._holding:
+            self._release_held()
+
+    def _before(self, after: View, changes: Sequence[Difference]) -> Overlay:
+        """The state that the changes led away from."""
+        before = Overlay(after, self.database.state.layout)
+        for old, new in changes:
             if old is not None:
                 before.put(old)
             elif new is not None:
                 before.drop(new.id)
-        self._tell(commit.changes, before, state.graph, commit, depth)
+        return before
 
-    def _tell(
-        self, changes: Sequence[Difference], before: View, after: View, commit: Commit, depth: int
-    ) -> None:
-        database = self._database
-        scene = Scene(before, after, now=database.clock.now, tick=commit.tick, sight=self._put_sight)
-        told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-        self.hub.tell(self.hub.concerned(changes), changes, scene, told)
+    def _scene(self, before: View, after: View, tick: int) -> Scene:
+        return Scene(before, after, now=self.database.clock.now, tick=tick, sight=self.put_sight)
+
+    def settle(self, told: Told, depth: int) -> None:
+        """After telling: overflows end their watches, triggers are queued, owners are woken when it is durable."""
         for watch in told.overflowed:
             self._overflow(watch)
-        self.triggers.extend((watch, row, depth + 1) for watch, row in told.triggers)
-        watches = [
-            watch for watch in told.watches.values() if watch.has_details and watch.details.wake is not None
-        ]
-        if watches:
-            database.gate.notify(commit.sequence, lambda _: _wake(watches))
+        if told.triggers:
+            self.triggers.add(told.triggers, told.sequence, depth)
+        waking = []
+        for watch in told.watches.values():
+            if watch.options.deliver_on == "tick" and watch.pending:
+                self._holding[watch.number] = watch
+            if watch.options.on_full == "block" and watch.pending >= watch.options.buffer:
+                self._full[watch.number] = watch
+            if watch.options.delivery == "reliable" and watch.pending >= watch.options.buffer:
+                self._fall_behind(watch, told.sequence)
+            if watch.has_details and watch.details.wake is not None:
+                waking.append(watch.details.wake)
+        if waking:
+            self.database.gate.notify(told.sequence, lambda _: [wake() for wake in waking])
 
-    def ticked(self) -> None:
+    def _fall_behind(self, watch: Watch, sequence: int) -> None:
+        """Memory is full: from here on the journal remembers for it, until its owner has taken some."""
+        if watch.details.behind is None and watch.number in self.hub.watches:
+            watch.details.behind = sequence
+            self._hub_of(watch).remove(watch)
+
+    def _release_held(self) -> None:
         """A tick has passed: what waited for it may be handed out."""
-        for watch in self.hub.watches.values():
-            if watch.buffer is not None and watch.buffer.held:
+        for watch in self._holding.values():
+            if watch.buffer is not None:
                 watch.buffer.held = 0
-                if watch.details.wake is not None:
-                    watch.details.wake()
+            if watch.details.wake is not None:
+                watch.details.wake()
+        self._holding.clear()
 
     def _overflow(self, watch: Watch) -> None:
-        dropped = watch.pending + 1
-        record = WatchError(
-            "E8005",
-            "Buffer full and on_full: error configured; watch cancelled",
-            fields={"handle": self.id_of(watch), "buffer_size": watch.options.buffer, "dropped": dropped},
+        text = "Buffer full and on_full: error configured; watch cancelled"
+        self._lose(watch, text, watch.pending + 1)
+
+    def lost_track(self, watch: Watch) -> None:
+        """The journal does not reach back to what the watch has not had yet: never a hole, so it ends."""
+        self._lose(
+            watch, "What the watch has not had yet is gone from the log; watch cancelled", watch.pending
         )
-        watch.details.errors.append(record)
+
+    def _lose(self, watch: Watch, text: str, dropped: int) -> None:
+        fields = {"handle": self.id_of(watch), "buffer_size": watch.options.buffer, "dropped": dropped}
+        watch.details.errors.append(WatchError("E8005", text, fields=fields))
         self._end(watch, WatchEventKind.OVERFLOW)
 
-    def run_triggers(self, session: Session) -> None:
-        """Carry out what commits triggered, each match in a transaction of its own, with the watch's authority."""
-        while self.triggers:
-            try:
-                watch, row, depth = self.triggers.popleft()
-            except IndexError:
-                return
-            if watch.status is WatchStatus.CANCELLED:
-                continue
-            try:
-                self._run_trigger(session, watch, row, depth)
-            except StoreError:
-                raise
-            except VedetteError as error:
-                watch.details.errors.append(error)
-                log.warning(
-                    "The trigger of watch %s failed: %s",
-                    self.id_of(watch),
-                    error,
-                    extra={"action": "trigger.failed", "watch": self.id_of(watch), "code": error.code},
-                )
+    # --- before the commit ------------------------------------------------------------------------------------
 
-    def _run_trigger(self, session: Session, watch: Watch, row: Row, depth: int) -> None:
-        if depth > TRIGGER_CHAIN:
-            raise WatchError("E8009", f"Triggers caused more than {TRIGGER_CHAIN} commits one after another")
-        self._database.admit()
-        with session.turn:
-            state = self._database.state
-            transaction = state.begin()
-            context = self._own_context(watch, transaction.view)
-            context.writer = Writer(transaction, {})
-            if watch.shape.guarded:
-                own = Context(view=transaction.view, now=context.now, tick=context.tick, actor=watch.actor)
-                sight = Sight(state.program.policies, own, state.schema)
-                context.writer.guard = PolicyGuard(state.program.policies, own, sight)
-            fresh: Row = row + [None] * (watch.details.actions_size - len(row))
-            fresh[0] = context
-            for act in watch.details.actions:
-                act(fresh)
-            self._commit_trigger(watch, transaction, context, depth)
+    def show(self, transaction: Transaction) -> None:
+        """A statement has written: tell immediate watches what is different in its transaction now."""
+        if self.immediate.busy:
+            self._show(transaction.unseen(), transaction.view)
 
-    def _commit_trigger(self, watch: Watch, transaction: Any, context: Context, depth: int) -> None:
-        database = self._database
-        commit, _ = database.state.commit(
-            transaction,
-            started=database.state.sequence,
-            explicit=database.settings.strict_cardinality,
-            now=database.clock.now(),
-            context=lambda rule: execution.system_context(database, transaction, context.now),
-            cause=f"trigger {self.id_of(watch)}",
+    def show_committed(self, transaction: Transaction) -> None:
+        """Rules and the commit itself may have added to what immediate watches know."""
+        if self.immediate.busy:
+            self._show(transaction.unseen(), self.database.state.graph)
+
+    def take_back(self, transaction: Transaction) -> None:
+        """A rollback: immediate watches are told the way back."""
+        if self.immediate.busy:
+            self._show(transaction.seen_only(), self.database.state.graph)
+
+    def _show(self, changes: list[Difference], after: View) -> None:
+        shapes = self.immediate.concerned(changes) if changes else []
+        if not shapes:
+            return
+        state = self.database.state
+        told = Told(state.tick, self.database.gate.durable_tick, timestamp_to_ms(self.database.clock.now()))
+        self.immediate.tell(
+            shapes, changes, self._scene(self._before(after, changes), after, state.tick), told
         )
-        if commit is not None:
-            database.gate.submit(commit.sequence, commit)
-            self.committed(commit, depth)
+        self.settle(told, 0)
+
+    # --- windows ----------------------------------------------------------------------------------------------
+
+    def _schedule_window(self, watch: Watch) -> None:
+        clock, window = self.database.clock, watch.details.window
+        due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
+        watch.details.timer = clock.call_at(due, lambda: self._window_ends(watch))
+
+    def _window_ends(self, watch: Watch) -> None:
+        with self.database.turn:
+            if watch.status is WatchStatus.CANCELLED or self.database.read_only is not None:
+                return
+            state = self.database.state
+            told = Told(state.tick, state.sequence, timestamp_to_ms(self.database.clock.now()))
+            deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
+            for delta in deltas:
+                told.deliver(watch, delta)
+            self.settle(told, 0)
+            self._schedule_window(watch)
+
+    def _event_window(self, watch: Watch) -> list[Delta]:
+        start, end, held = watch.details.window.close()
+        if not held:
+            return []
+        delta = Delta("window", None)
+        delta.window = (start, end)
+        delta.events = [Entry(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        return [delta]
+
+    def _grouped_window(self, watch: Watch) -> list[Delta]:
+        """Every group is told at every window end; the first time all of them as `initial`."""
+        window, details = watch.details.window, watch.details
+        context = self.own_context(watch, self.database.state.graph)
+        rows = watch.shape.query.run(context)
+        if window.window.kind == "sliding":
+            recent = window.recent()
+            rows = [row for row in rows if watch.shape.matches.key(row) in recent]
+        start, end, _ = window.close()
+        new, old = watch.shape.grouped(rows, context), details.told_groups
+        details.told_groups = new
+        if window.first:
+            window.first = False
+            delta = Delta("initial", None)
+            delta.matches = list(new.values())
+            deltas = [delta]
+        else:
+            deltas = [
+                Delta(CHANGED, r, old[i], i) if i in old else Delta(ADDED, r, None, i) for i, r in new.items()
+            ]
+            deltas += [Delta(REMOVED, r, None, i) for i, r in old.items() if i not in new]
+        for delta in deltas:
+            delta.window = (start, end)
+        return deltas
 
     # --- handing out ------------------------------------------------------------------------------------------
 
     def take(self, session: Session, watch: Watch, limit: int | None) -> list[Entry]:
-        """Events that are ready, in order."""
+        """Events that are ready, in order. Of a reliable watch, taking more confirms what was taken before."""
         with session.turn:
-            return watch.take(self._database.gate.durable_tick, limit)
+            reliable = watch.options.delivery == "reliable"
+            if reliable and watch.details.unconfirmed:
+                self.lasting.confirm(watch, watch.details.unconfirmed[-1].position)
+            ready = watch.take(self.database.gate.durable_tick, limit)
+            if reliable:
+                watch.details.unconfirmed.extend(ready)
+                if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
+                    self.lasting.catch_up(watch, watch.details.behind)
+            if ready and self._full.pop(watch.number, None) is not None:
+                self._room.notify_all()
+            return ready
 
     def take_errors(self, session: Session, watch: Watch) -> list[Any]:
         with session.turn:
@@ -431,28 +492,66 @@ class Watching:
             watch.details.errors.clear()
         return found
 
+    def session_errors(self, session: Session) -> list[Any]:
+        watches = [self.hub.watches.get(number) for number in self._by_session.get(session.id, ())]
+        found = [self.take_errors(session, w) for w in watches if w is not None and w.has_details]
+        return [error for errors in found for error in errors]
+
     def confirm(self, session: Session, watch: Watch, position: int) -> None:
         """A reliable watch's events up to this position need not be kept any longer."""
         with session.turn:
-            watch.details.confirmed = max(watch.details.confirmed, position)
+            self.lasting.confirm(watch, position)
+
+    def make_room(self, session: Session) -> None:
+        """Before a commit: wait while a watch with on_full: block is full, but not for ever, and not for oneself."""
+        with session.turn:
+            seconds = self.database.settings.block_timeout_seconds
+            own = [watch for watch in self._full.values() if watch.owner == session.id]
+            if not own and self._room.wait_for(lambda: not self._full, seconds):
+                return
+            watch = own[0] if own else next(iter(self._full.values()))
+            why = "its reader is this session" if own else f"its reader took nothing for {seconds} s"
+            text = f"A watch with on_full: block has no room, and {why}: nothing was committed"
+            fields = {"handle": self.id_of(watch), "buffer_size": watch.options.buffer, "dropped": 0}
+            raise WatchError("E8005", text, fields=fields)
+
+    @property
+    def crowded(self) -> bool:
+        return bool(self._full)
 
     # --- managing ---------------------------------------------------------------------------------------------
 
     def id_of(self, watch: Watch) -> str:
-        return f"w{self._database.boot:x}_{watch.number:x}"
+        return self.lasting.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"
+
+    def text_of(self, watch: Watch) -> str:
+        """The watch's statement with its own constants."""
+
+        def own(node: Any) -> Any:
+            if isinstance(node, Literal) and node.slot is not None:
+                return Literal(watch.constants[node.slot])
+            return None
+
+        return print_statement(exchange(watch.shape.resolved.statement, own))
 
     def find(self, session: Session, id: str) -> Watch:
         """The watch of a handle. Unknown is E8002, somebody else's E8010."""
-        head = f"w{self._database.boot:x}_"
-        try:
-            watch = self.hub.watches.get(int(id.removeprefix(head), 16)) if id.startswith(head) else None
-        except ValueError:
-            watch = None
+        watch = self._lookup(id)
         if watch is None:
-            raise _unknown(id)
+            raise unknown(id)
         if not self._may_manage(session, watch):
             raise WatchError("E8010", "This watch belongs to another session", fields={"handle": id})
         return watch
+
+    def _lookup(self, id: str) -> Watch | None:
+        number = self.lasting.number_of(id)
+        head = f"w{self.database.boot:x}_"
+        if number is None and id.startswith(head):
+            try:
+                number = int(id.removeprefix(head), 16)
+            except ValueError:
+                return None
+        return self.hub.watches.get(number) if number is not None else None
 
     def _may_manage(self, session: Session, watch: Watch) -> bool:
         if watch.owner == session.id or session.actor is None or watch.actor == session.actor:
@@ -463,75 +562,136 @@ class Watching:
     def may_see_all(self, session: Session) -> bool:
         """Whether the session's actor has META MATCH on `_Watch`."""
         _, guard = execution.statement_context(session, ())
-        return guard is None or guard.allows_meta("MATCH", "_Watch")
+        return guard is not None and guard.allows_meta("MATCH", "_Watch")
+
+    def attach(self, session: Session, handle_or_name: str) -> Watch:
+        """Take up a watch again that lasts, by the same actor or the system context; else E8010."""
+        with session.turn:
+            named = [
+                w for w in self.hub.watches.values() if w.has_details and w.details.name == handle_or_name
+            ]
+            watch = self._lookup(handle_or_name) or next((w for w in named if w.lasts), None)
+            if watch is None or watch.status is WatchStatus.CANCELLED:
+                raise unknown(handle_or_name)
+            if session.actor is not None and session.actor != watch.actor:
+                raise WatchError(
+                    "E8010", "This watch belongs to another actor", fields={"handle": handle_or_name}
+                )
+            watch.owner = session.id
+            self._by_session.setdefault(session.id, []).append(watch.number)
+            if watch.buffer is not None and watch.details.unconfirmed:
+                watch.buffer.put_back(list(watch.details.unconfirmed))
+                watch.delivered -= len(watch.details.unconfirmed)
+                watch.details.unconfirmed.clear()
+            return watch
 
     def manage(self, session: Session, watch: Watch, operation: str) -> None:
         """PAUSE, RESUME, CANCEL: take effect at once, outside of any transaction (B24)."""
         with session.turn:
-            self._change_status(watch, WatchEventKind(operation.lower()))
-
-    def _change_status(self, watch: Watch, event: WatchEventKind) -> None:
-        if event is WatchEventKind.CANCEL:
-            self._end(watch, event)
-            return
-        status = next_status(watch.status, event)
-        if status is None:
-            raise _unknown(self.id_of(watch))
-        watch.status = status
-        if watch.details.wake is not None:
-            watch.details.wake()
+            event = WatchEventKind(operation.lower())
+            if event is WatchEventKind.CANCEL:
+                self._end(watch, event)
+                return
+            status = next_status(watch.status, event)
+            if status is None:
+                raise unknown(self.id_of(watch))
+            watch.status = status
+            if watch.details.wake is not None:
+                watch.details.wake()
 
     def _end(self, watch: Watch, event: WatchEventKind) -> None:
         status = next_status(watch.status, event)
         if status is None or watch.status is WatchStatus.CANCELLED:
             return
         watch.status = status
-        self.hub.remove(watch)
+        if not watch.has_details or watch.details.behind is None:
+            self._hub_of(watch).remove(watch)
         if watch.buffer is not None:
             watch.buffer.clear()
-        if watch.has_details and watch.details.wake is not None:
-            watch.details.wake()
+        if self._full.pop(watch.number, None) is not None:
+            self._room.notify_all()
+        self._holding.pop(watch.number, None)
+        if watch.has_details:
+            self.lasting.forget(watch)
+            if watch.details.timer is not None:
+                watch.details.timer.cancel()
+            if watch.details.wake is not None:
+                watch.details.wake()
 
-    def alter(
-        self, session: Session, watch: Watch, given: Sequence[ast.WatchOption], constants: tuple[Any, ...]
-    ) -> None:
-        for option in given:
-            if option.name not in MUTABLE:
-                text = f"Option '{option.name}' cannot be changed after watch creation"
-                raise WatchError("E8008", text, fields={"option": option.name})
-        with session.turn:
+    def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
+        """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
+        with request.session.turn:
             if next_status(watch.status, WatchEventKind.ALTER) is None:
-                raise _unknown(self.id_of(watch))
-            literal = lambda e: constants[e.slot] if e.slot is not None and constants else e.value  # noqa: E731
-            options = read_options(given, literal, watch.options)
-            if any(option.name == "filter" for option in given):
-                raise WatchError("E8009", "Invalid watch option 'filter': altering it is not available yet")
-            watch.options = options
+                raise unknown(self.id_of(watch))
+            options = altered_options(request, watch.options, given)
+            if options.filter is not watch.options.filter:
+                self._refilter(request, watch, options)
+            lasted, watch.options = watch.lasts, options
+            if watch.lasts and not lasted:
+                self.lasting.remember(watch, watch.details.request or request)
+
+    def _refilter(self, request: Request, watch: Watch, options: WatchOptions) -> None:
+        compiled = next(c for c in self._compiled.values() if c.shape is watch.shape)
+        graph, state = self.database.state.graph, self.database.state
+        seen = evaluate(watch, self.own_context(watch, graph))
+        fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
+        self._compiled[watch.number, "altered"] = fresh
+        hub = self._hub_of(watch)
+        hub.remove(watch)
+        watch.shape = fresh.shape
+        given = len(compiled.request.constants)
+        known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
+        captured = self._capture(request, fresh, None, known)
+        watch.constants = watch.constants[:given] + captured
+        if watch.shape.strategy in ("groups", "distinct"):
+            self._start_counting(watch, self.own_context(watch, graph))
+        hub.add(watch)
+        told = Told(state.tick, state.sequence, timestamp_to_ms(self.database.clock.now()))
+        kept, watch.details.result = watch.details.result, seen
+        tell_anew(watch, self.own_context(watch, graph), told)
+        if watch.shape.strategy != "reevaluated":
+            watch.details.result = kept
+        self.settle(told, 0)
 
     def end_session(self, session: Session) -> None:
         """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
         for number in self._by_session.pop(session.id, []):
             watch = self.hub.watches.get(number)
-            if watch is None:
+            if watch is None or watch.owner != session.id:
                 continue
-            lasting = watch.options.delivery == "reliable" or (
-                watch.has_details and watch.details.actions is not None
-            )
-            if lasting and watch.status is not WatchStatus.CANCELLED:
+            if watch.lasts and watch.status is not WatchStatus.CANCELLED:
                 watch.owner = None
                 watch.details.wake = None
+                self._schedule_expiry(watch)
             else:
                 self._end(watch, WatchEventKind.CANCEL)
                 self.hub.forget(watch)
 
+    def _schedule_expiry(self, watch: Watch) -> None:
+        """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""
+        if watch.details.actions is not None:
+            return
+        clock = self.database.clock
 
-def _wake(watches: Sequence[Watch]) -> None:
-    for watch in watches:
-        wake = watch.details.wake
-        if wake is not None:
-            wake()
+        def expire() -> None:
+            with self.database.turn:
+                if watch.owner is None:
+                    self._end(watch, WatchEventKind.CANCEL)
+
+        clock.call_at(clock.monotonic() + self.database.settings.watch_retention_seconds, expire)
 
 
-def _unknown(id: str) -> WatchError:
+class _Absent:
+    """Stands for the session of a watch that outlived it."""
+
+    actor = None
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.id = None
+        self.bindings: dict[str, str] = {}
+
+
+def unknown(id: str) -> WatchError:
     text = "Handle references non-existent or cancelled watch"
     return WatchError("E8002", text, fields={"handle": id})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vedette.errors import RuleError
 from vedette.graph.actions import Act, Writer, compile_action
 from vedette.graph.tables import SchemaTables
-from vedette.graph.transaction import Transaction
+from vedette.graph.transaction import Transaction, differs
 from vedette.language.affected import AffectedMatches, Difference
 from vedette.language.compile_expressions import Closure
 from vedette.language.compile_steps import PatternChains
@@ -187,7 +187,7 @@ def _offer(
 def _differences(transaction: Transaction) -> list[Difference]:
     """What was touched since the last look: what came and went in between touched nobody."""
     pairs = ((before, transaction.view.get(id)) for id, before in (transaction.touched or {}).items())
-    return [(before, after) for before, after in pairs if before is not None or after is not None]
+    return [(before, after) for before, after in pairs if differs(before, after)]
 
 
 def _types(changed: Sequence[Difference]) -> set[str]:

@@ -17,14 +17,16 @@ from vedette.graph.overlay import Overlay
 from vedette.graph.tables import SchemaTables
 from vedette.language.schema import EdgeType
 
-__all__ = ["Counts", "Transaction", "same_values"]
+__all__ = ["Counts", "Transaction", "differs"]
 
 _ABSENT = object()
 
 
-def same_values(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    """Equal in value and in kind: 1 and true are equal to Python only."""
-    return left == right and all(map(_same_kind, left, right))
+def differs(old: Element | None, new: Element | None) -> bool:
+    """Whether something changed between two versions of an element, in value or in kind: true is not 1."""
+    if old is None or new is None:
+        return new is not old
+    return old is not new and not (old.values == new.values and all(map(_same_kind, old.values, new.values)))
 
 
 def _same_kind(left: Any, right: Any) -> bool:
@@ -43,7 +45,7 @@ class Counts:
 class Transaction:
     """Writes in progress. `view` shows them; `before` remembers what each touched element was in the base."""
 
-    __slots__ = ("_log", "_savepoints", "before", "counts", "new_id", "tables", "touched", "view")
+    __slots__ = ("_log", "_savepoints", "before", "counts", "new_id", "shown", "tables", "touched", "view")
 
     def __init__(
         self, base: View, layout: IndexLayout, tables: SchemaTables, new_id: Callable[[str], str]
@@ -55,6 +57,8 @@ class Transaction:
         self.counts = Counts()
         self.touched: dict[str, Element | None] | None = None
         """What was written since somebody asked (rules): id ▸ the version before; None when nobody does."""
+        self.shown: dict[str, Element | None] = {}
+        """Versions that were shown to somebody before the commit (visibility: immediate)."""
         self._log: list[tuple[str, Any, bool]] = []
         self._savepoints: dict[str, int] = {}
 
@@ -153,6 +157,30 @@ class Transaction:
         for later in names[names.index(name) + 1 :]:
             del self._savepoints[later]
 
+    # --- seen before the commit -------------------------------------------------------------------------------
+
+    def unseen(self) -> list[tuple[Element | None, Element | None]]:
+        """What is different from what was shown last; it counts as shown from now on."""
+        changes = []
+        touched = {**dict.fromkeys(self.before), **dict.fromkeys(self.shown)}
+        for id in touched:
+            now = self.view.get(id)
+            last = self.shown.get(id, self.before.get(id))
+            if now is not last:
+                changes.append((last, now))
+                self.shown[id] = now
+        return changes
+
+    def seen_only(self) -> list[tuple[Element | None, Element | None]]:
+        """The way back from what was shown to what is in the base."""
+        changes = []
+        for id, last in self.shown.items():
+            now = self.view.base.get(id)
+            if now is not last:
+                changes.append((last, now))
+        self.shown.clear()
+        return changes
+
     # --- the outcome ------------------------------------------------------------------------------------------
 
     def changes(self) -> list[tuple[Element | None, Element | None]]:
@@ -160,7 +188,6 @@ class Transaction:
         net = []
         for id, old in self.before.items():
             new = self.view.hidden[id]
-            if new is old or (old is not None and new is not None and same_values(old.values, new.values)):
-                continue
-            net.append((old, new))
+            if differs(old, new):
+                net.append((old, new))
         return net

@@ -11,12 +11,13 @@ on a view that still shows what the changes deleted, to find the outer bindings 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain as chain_iterables
 from typing import Any
 
 from vedette.element import Element, View
 from vedette.language import paths, resolved
-from vedette.language.compile_steps import Chain, PatternChains
+from vedette.language.compile_steps import Chain, PatternChains, turnable_pairs
 from vedette.language.context import Context, Row
 from vedette.language.plan import Scan, ScanEdges
 from vedette.language.resolved import (
@@ -37,32 +38,45 @@ _Anchor = Callable[[Context, Element, "UnionView", dict[Any, Row]], None]
 
 
 class UnionView:
-    """A view that also shows what the changes deleted."""
+    """A view that also shows what the changes deleted, and what they have yet to create."""
 
-    def __init__(self, view: View, gone: Sequence[Element]) -> None:
+    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
         self._view = view
-        self._gone = {element.id: element for element in gone}
+        self._changes = changes
+
+    @cached_property
+    def _more(self) -> dict[str, Element]:
+        come_and_gone = (
+            before or after for before, after in self._changes if before is None or after is None
+        )
+        return {e.id: e for e in come_and_gone if e is not None and self._view.get(e.id) is None}
+
+    @cached_property
+    def _ends(self) -> dict[tuple[str, int, str], list[Element]]:
+        """By end: a commit of many elements must not look at all of them for each."""
+        found: dict[tuple[str, int, str], list[Element]] = {}
+        for element in self._more.values():
+            for position, target in enumerate(element.targets or ()):
+                found.setdefault((element.type, position, target), []).append(element)
+        return found
 
     def get(self, id: str) -> Element | None:
-        return self._view.get(id) or self._gone.get(id)
+        return self._view.get(id) or self._more.get(id)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
-        return chain_iterables(self._view.scan(types), [e for e in self._gone.values() if e.type in types])
+        return chain_iterables(self._view.scan(types), [e for e in self._more.values() if e.type in types])
 
     def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
         return self._view.lookup(owner, attribute, value)
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
-        gone = [
-            e
-            for e in self._gone.values()
-            if e.type == edge and e.targets is not None and e.targets[position] == id
-        ]
-        return chain_iterables(self._view.edges_at(edge, position, id), gone)
+        here = self._view.edges_at(edge, position, id)
+        more = self._ends.get((edge, position, id))
+        return here if more is None else chain_iterables(here, more)
 
     def incident(self, id: str) -> Iterable[Element]:
-        gone = [e for e in self._gone.values() if e.targets is not None and id in e.targets]
-        return chain_iterables(self._view.incident(id), gone)
+        more = [e for e in self._more.values() if e.targets is not None and id in e.targets]
+        return chain_iterables(self._view.incident(id), more)
 
 
 class AffectedMatches:
@@ -80,22 +94,26 @@ class AffectedMatches:
         size: int,
         *,
         every_row: bool = False,
+        canonical: bool = True,
+        wide: Iterable[str] = (),
     ) -> None:
+        """Not `canonical`: a symmetric edge yields a match in each order that fits, for others to choose from.
+
+        `wide` are further types whose change makes every match a candidate.
+        """
         self._chains = chains
         self._size = size
         self._pattern = pattern
-        self._slots = tuple(e.slot for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement)))
-        self.variables = tuple(
-            e.slot
-            for e in pattern.elements
-            if isinstance(e, NodeElement)
-            or (isinstance(e, EdgeElement) and (every_row or e.name is not None))
-        )
-        """Registers of the variables whose elements are a match's identity; `every_row`: of unnamed edges too."""
+        self._canonical = canonical
+        self._pairs = turnable_pairs(pattern, frozenset())
+        bound = [e for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement))]
+        self._slots = tuple(e.slot for e in bound)
+        self.variables = tuple(e.slot for e in bound if every_row or e.name not in (None, "_"))
+        """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
         self.anchors: dict[str, list[_Anchor]] = {}
-        self.wide: set[str] = set()
+        self.wide = set(wide)
         """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""
-        self._check = self._chain(pattern, frozenset(self._slots))
+        self._check = self._chain(pattern, frozenset(self.variables))
         self._everything = self._chain(pattern, frozenset())
         for element in pattern.elements:
             self._anchor_outer(element)
@@ -119,7 +137,7 @@ class AffectedMatches:
             assert touched is not None
             for anchor in self.anchors.get(touched.type, ()):
                 if union is None:
-                    union = UnionView(context.view, [b for b, a in changes if b is not None and a is None])
+                    union = UnionView(context.view, changes)
                 anchor(context, touched, union, found)
         return list(found.values())
 
@@ -142,7 +160,8 @@ class AffectedMatches:
 
     def _anchor_outer(self, element: PatternElement) -> None:
         if isinstance(element, PathElement):
-            self._add((element.edge,), self._path_anchor(element, self._pattern, verify=False))
+            by_path = self._path_anchor(element, self._pattern, verify=bool(self._pairs))
+            self._add((element.edge,), by_path)
             return
         chain = self._chain(self._pattern, frozenset({element.slot}))
         slot = element.slot
@@ -187,7 +206,8 @@ class AffectedMatches:
         backward = isinstance(path.source, int)
         known = frozenset({slot}) if isinstance(slot, int) else frozenset()
         sink = self._collect_candidate if verify else self._collect
-        chain = self._chains.chain(pattern, sink, bound=known, canonical=not verify)
+        canonical = self._canonical and not verify
+        chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical)
 
         def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
             for preset in self._path_presets(path, slot, backward, touched, union, context):
@@ -232,7 +252,7 @@ class AffectedMatches:
     # --- running ----------------------------------------------------------------------------------------------
 
     def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> Chain:
-        return self._chains.chain(pattern, self._collect, bound=bound)
+        return self._chains.chain(pattern, self._collect, bound=bound, canonical=self._canonical)
 
     def _collect(self, row: Row) -> bool:
         row[0].sink.setdefault(self.key(row), row.copy())
@@ -250,8 +270,10 @@ class AffectedMatches:
         for slot, element in preset:
             row[slot] = element
         kept, context.sink = context.sink, found
-        chain(row)
-        context.sink = kept
+        try:
+            chain(row)
+        finally:
+            context.sink = kept
 
     def _candidates(
         self,
@@ -269,10 +291,19 @@ class AffectedMatches:
             context.view = view
         for row in candidates.values():
             self._verify(context, row, found)
+            for turned in self._turned(row):
+                self._verify(context, turned, found)
+
+    def _turned(self, row: Row) -> Iterator[Row]:
+        """Matches that count only while this one does not: the other orders of symmetric edges."""
+        for _, first, second in self._pairs:
+            turned = row.copy()
+            turned[first], turned[second] = row[second], row[first]
+            yield turned
 
     def _verify(self, context: Context, row: Row, found: dict[Any, Row]) -> None:
         preset = []
-        for slot in self._slots:
+        for slot in self.variables:
             present = context.view.get(row[slot].id)
             if present is None:
                 return

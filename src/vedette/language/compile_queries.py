@@ -44,9 +44,12 @@ class BindingQuery:
         row[0] = context
         for slot, value in preset:
             row[slot] = value
-        self._chain(row)
-        found: list[Row] = context.sink
-        return found
+        try:
+            self._chain(row)
+            found: list[Row] = context.sink
+            return found
+        finally:
+            context.sink = None  # rows hold the context: no cycle is left behind
 
 
 class RowQuery:
@@ -77,9 +80,12 @@ class RowQuery:
         limit = _amount(self._limit, row, "LIMIT", _EVERYTHING)
         context.stop_at = offset + limit if self._stops_early else _EVERYTHING
         context.sink = [] if self._grouping is None else {}
-        if context.stop_at > 0:
-            self._chain(row)
-        rows = context.sink if self._grouping is None else self._grouping.rows(context.sink, row)
+        try:
+            if context.stop_at > 0:
+                self._chain(row)
+            rows = context.sink if self._grouping is None else self._grouping.rows(context.sink, row)
+        finally:
+            context.sink = None  # groups hold rows, and rows the context
         if self._distinct:
             rows = _distinct(rows, self._width)
         for column, descending in reversed(self._order):
@@ -242,14 +248,18 @@ def _exporters(projections: Sequence[Condition], schema: Schema) -> list[Callabl
     """What turns elements into images, for the columns that may hold any."""
 
     def export(value: Any) -> Any:
-        if type(value) is Element:
-            return image_of(value, schema)
-        return [export(item) for item in value] if type(value) is list else value
+        return _with_images(value, schema)
 
     exporters: list[Callable[[Any], Any] | None] = [
         export if _may_hold_elements(p) else None for p in projections
     ]
     return exporters if any(exporters) else None
+
+
+def _with_images(value: Any, schema: Schema) -> Any:
+    if type(value) is Element:
+        return image_of(value, schema)
+    return [_with_images(item, schema) for item in value] if type(value) is list else value
 
 
 def _may_hold_elements(condition: Condition) -> bool:

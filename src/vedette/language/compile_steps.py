@@ -32,7 +32,7 @@ from vedette.language.plan import (
 from vedette.language.resolved import Condition, EdgeElement, NodeElement, ResolvedPattern
 from vedette.language.schema import Schema
 
-__all__ = ["Chain", "Observer", "PatternChains"]
+__all__ = ["Chain", "Observer", "PatternChains", "turnable_pairs"]
 
 Chain = Callable[[Row], bool]
 Observer = Callable[[Plan, int, Chain], Chain]
@@ -108,7 +108,7 @@ class PatternChains:
 
     def _canonical(self, pattern: ResolvedPattern, outer: frozenset[int], then: Chain) -> Chain:
         """A symmetric edge matches in either order; when both satisfy the whole pattern it counts once, as stored."""
-        pairs = _turnable_pairs(pattern, outer)
+        pairs = turnable_pairs(pattern, outer)
         if not pairs:
             return then
         every = frozenset(
@@ -249,7 +249,7 @@ class Targets:
         return all(targets[position] == closure(row) for position, closure in self.repeated)
 
 
-def _turnable_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
+def turnable_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tuple[int, int, int]]:
     """(edge, first, second) for symmetric edges between two variables of the pattern.
 
     Of several edges between the same two variables only the first counts: each may be stored in another order.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from vedette.language import operators, resolved, syntax
 from vedette.language.functions import FUNCTIONS
@@ -71,31 +71,33 @@ class ExpressionResolver:
     `patterns`, set by whoever builds the two (they need each other).
     """
 
+    _RESOLVERS: ClassVar[Mapping[type, str]] = {
+        syntax.Literal: "_literal",
+        syntax.ListLiteral: "_list",
+        syntax.Parameter: "_parameter",
+        syntax.IdReference: "_reference",
+        syntax.Variable: "_variable",
+        syntax.Attribute: "_attribute",
+        syntax.TypeTest: "_type_test",
+        syntax.Unary: "_unary",
+        syntax.Binary: "_binary",
+        syntax.Call: "_call",
+        syntax.Aggregate: "_aggregate",
+        syntax.PatternAggregate: "_pattern_aggregate",
+        syntax.Exists: "_exists",
+    }
+    """By name: bound methods kept in the object would tie it to itself."""
+
     def __init__(self, frame: Frame, place: Place = QUERY) -> None:
         self.frame = frame
         self.place = place
         self.aggregates: list[resolved.AggregateCall] | None = None
-        self._resolvers = {
-            syntax.Literal: self._literal,
-            syntax.ListLiteral: self._list,
-            syntax.Parameter: self._parameter,
-            syntax.IdReference: self._reference,
-            syntax.Variable: self._variable,
-            syntax.Attribute: self._attribute,
-            syntax.TypeTest: self._type_test,
-            syntax.Unary: self._unary,
-            syntax.Binary: self._binary,
-            syntax.Call: self._call,
-            syntax.Aggregate: self._aggregate,
-            syntax.PatternAggregate: self._pattern_aggregate,
-            syntax.Exists: self._exists,
-        }
 
     def resolve(self, expression: Expression, scope: Scope) -> Condition:
-        resolver: Any = self._resolvers.get(type(expression))
-        if resolver is None:
+        name = self._RESOLVERS.get(type(expression))
+        if name is None:
             return self._fail("E2009", "This form of expression has no place here", expression)
-        condition: Condition = resolver(expression, scope)
+        condition: Condition = getattr(self, name)(expression, scope)
         return condition
 
     def condition(self, expression: Expression | None, scope: Scope) -> Condition | None:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-__all__ = ["walk"]
+__all__ = ["exchange", "walk"]
+
+
+def exchange(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The tree with nodes exchanged: where `change` yields something, that; elsewhere its parts, exchanged."""
+    if isinstance(tree, tuple):
+        return tuple(exchange(part, change) for part in tree)
+    if not is_dataclass(tree) or isinstance(tree, type):
+        return tree
+    changed = change(tree)
+    if changed is not None:
+        return changed
+    parts = {f.name: exchange(getattr(tree, f.name), change) for f in fields(tree) if f.name != "span"}
+    return replace(tree, **parts)
 
 
 def walk(tree: Any) -> Iterator[Any]:

@@ -22,6 +22,8 @@ class Entry(NamedTuple):
     delta: Delta
     dropped: int = 0
     """How many events were dropped right before this one."""
+    start: int = 0
+    """Reliable watches: the position before the first event of the same commit."""
 
 
 class Outcome(StrEnum):
@@ -96,6 +98,23 @@ class EventBuffer:
             entries.extendleft(reversed(ready[limit:]))
             del ready[limit:]
         return ready
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Entries that were handed out and not confirmed: they are handed out again, first."""
+        self._entries.extendleft(reversed(entries))
+
+    def forget_after(self, sequence: int) -> int:
+        """Take out what later commits caused; returns how many entries went."""
+        kept = [entry for entry in self._entries if entry.sequence <= sequence]
+        gone = len(self._entries) - len(kept)
+        self._entries = deque(kept)
+        self.held = min(self.held, len(kept))
+        return gone
+
+    def forget_until(self, position: int) -> None:
+        """Take out what its owner has already."""
+        self._entries = deque(entry for entry in self._entries if entry.position > position)
+        self.held = min(self.held, len(self._entries))
 
     def peek(self) -> list[Entry]:
         return list(self._entries)

@@ -167,7 +167,7 @@ def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) 
     """The match as this watch sees it, or None when its own conditions or its actor's sight do not let it through."""
     if row is None:
         return None
-    if watch.actor is not None and shape.guarded:
+    if shape.turnable or (watch.actor is not None and shape.guarded):
         return shape.verify.holds(context, row)
     if not shape.residual_closures and not shape.open_projection:
         return row

@@ -5,11 +5,12 @@ Shapes are found by the types that a commit touched; watches of a shape by key. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
+from vedette.values import timestamp_from_ms
 from vedette.watch.buffer import Outcome
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
 from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
@@ -40,21 +41,27 @@ class Told:
             and row is not None
         ):
             self.triggers.append((watch, row))
-        if watch.shape.columns:
-            if watch.has_details and watch.details.window is not None:
-                watch.details.window.collect(delta, self.tick)
-                return
-            if watch.push(delta, self.tick, self.sequence, self.now_ms) is Outcome.OVERFLOW:
-                self.overflowed.append(watch)
+        if not watch.shape.columns:
+            return
+        if watch.has_details and watch.details.window is not None:
+            if not watch.shape.aggregates:
+                watch.details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
+            return
+        self.deliver(watch, delta)
+
+    def deliver(self, watch: Watch, delta: Delta) -> None:
+        """Put the event into the watch's buffer."""
+        if watch.push(delta, self.tick, self.sequence, self.now_ms) is Outcome.OVERFLOW:
+            self.overflowed.append(watch)
         self.watches[watch.number] = watch
 
 
 class WatchHub:
     """Shapes by what they are made of, watches by number."""
 
-    def __init__(self) -> None:
-        self.watches: dict[int, Watch] = {}
-        self.shapes: dict[Hashable, WatchShape] = {}
+    def __init__(self, elder: WatchHub | None = None) -> None:
+        """`elder`: another hub of the same database, with which it shares the watches it knows."""
+        self.watches: dict[int, Watch] = elder.watches if elder is not None else {}
         self._by_type: dict[str, dict[int, WatchShape]] = {}
         self._always: dict[int, WatchShape] = {}
         """Shapes that look at the time: every commit and tick concerns them."""
@@ -64,12 +71,10 @@ class WatchHub:
         self._numbers += 1
         return self._numbers
 
-    def shape(self, key: Hashable, make: Callable[[], WatchShape]) -> WatchShape:
-        """The shape known under the key, or a new one."""
-        known = self.shapes.get(key)
-        if known is None:
-            known = self.shapes[key] = make()
-        return known
+    @property
+    def busy(self) -> bool:
+        """Whether there is any watch to tell."""
+        return bool(self._always) or any(self._by_type.values())
 
     # --- watches come and go ----------------------------------------------------------------------------------
 
@@ -135,9 +140,12 @@ class WatchHub:
 def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene, told: Told) -> None:
     """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
-    for _, before, after in shape_matches(shape, changes, scene):
+    for identity, before, after in shape_matches(shape, changes, scene):
+        _touch_windows(shape, identity, before, after, scene, told)
         for row, sign in ((before, -1), (after, 1)):
             for watch in candidates(shape, row):
+                if watch.details.window is not None and shape.aggregates:
+                    continue
                 own = own_row(shape, watch, row, scene.own(watch, after=sign > 0))
                 if own is not None:
                     _, marked = touched.setdefault(watch.number, (watch, {}))
@@ -145,6 +153,20 @@ def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene
     for watch, marked in touched.values():
         for delta in counted_deltas(watch, marked, scene.own(watch, after=True)):
             told.push(watch, delta, None)
+
+
+def _touch_windows(
+    shape: WatchShape, identity: Any, before: Row | None, after: Row | None, scene: Scene, told: Told
+) -> None:
+    """Sliding windows over aggregates count the matches that were added or changed."""
+    for watch in candidates(shape, after):
+        window = watch.details.window
+        if window is None or not shape.aggregates:
+            continue
+        new = own_row(shape, watch, after, scene.own(watch, after=True))
+        old = own_row(shape, watch, before, scene.own(watch, after=False))
+        if new is not None and (old is None or shape.contribution(old) != shape.contribution(new)):
+            window.touch(identity, timestamp_from_ms(told.now_ms))
 
 
 def count_row(watch: Watch, row: Row, sign: int) -> Any:

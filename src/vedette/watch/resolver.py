@@ -3,6 +3,7 @@
 What belongs to one watch and not to its shape becomes a constant: literals and parameters, but also `#names`, `#self`,
 current_actor() and current_session(), captured when the watch is created (spec/watch.md B36). A constant target of an
 edge, `inbox(#self, m)`, becomes a hidden variable with the condition that it is that element: a key to find watches by.
+A wildcard end of a path becomes a hidden variable named `_`, which is no part of a match's identity.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from vedette.language import resolved, syntax
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_types import concrete_types
 from vedette.language.resolved import Condition, Constant, IdOf, NodeElement, Operation, Slot
+from vedette.language.schema import EdgeType
 from vedette.language.scope import QUERY, Frame, Place, Scope
 from vedette.language.types import BOOL, ID, Type, node_type
 
@@ -38,16 +40,19 @@ class WatchResolver(PatternResolver):
         self.captures: list[Capture] = []
         self.keys: list[Condition] = []
         """Conditions that bind hidden variables to constants."""
-        self._depth = 0
+        self._outermost = True
+        """Until the watch's own pattern begins; whatever is resolved after it is nested in RETURN or an option."""
+        self._at_top = False
 
     def pattern(
         self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
     ) -> resolved.ResolvedPattern:
-        self._depth += 1
+        outermost, self._outermost = self._outermost, False
+        around, self._at_top = self._at_top, outermost
         try:
             return super().pattern(pattern, where, scope)
         finally:
-            self._depth -= 1
+            self._at_top = around
 
     def _captured(self, capture: Capture, type_: Type) -> Constant:
         if capture not in self.captures:
@@ -74,10 +79,30 @@ class WatchResolver(PatternResolver):
         self, target: syntax.Target, type_: Type, scope: Scope, into: list[resolved.PatternElement]
     ) -> int | Condition | None:
         found = super()._target(target, type_, scope, into)
-        if not isinstance(found, Constant) or self._depth != 1:
+        if not isinstance(found, Constant) or not self._at_top:
             return found
         slot = self.frame.register()
-        hidden = Slot(slot, f"${slot}", type_)
-        into.append(NodeElement(slot, hidden.name, concrete_types(self.frame, type_), type_, implicit=True))
-        self.keys.append(Operation("=", IdOf(hidden), found, BOOL))
+        self._hide(slot, f"${slot}", type_, into)
+        self.keys.append(Operation("=", IdOf(Slot(slot, f"${slot}", type_)), found, BOOL))
         return slot
+
+    def _path(
+        self,
+        element: syntax.EdgePattern,
+        edge: EdgeType | None,
+        targets: tuple[int | Condition | None, ...],
+        into: list[resolved.PatternElement],
+    ) -> None:
+        """A path counts once for each pair of ends: an end that nobody named is part of the row all the same."""
+        if edge is not None and edge.arity == len(targets) and self._at_top:
+            ends = []
+            for parameter, target in zip(edge.parameters, targets, strict=True):
+                slot = self.frame.register() if target is None else target
+                if target is None and isinstance(slot, int):
+                    self._hide(slot, "_", parameter.type, into)
+                ends.append(slot)
+            targets = tuple(ends)
+        super()._path(element, edge, targets, into)
+
+    def _hide(self, slot: int, name: str, type_: Type, into: list[resolved.PatternElement]) -> None:
+        into.append(NodeElement(slot, name, concrete_types(self.frame, type_), type_, implicit=True))

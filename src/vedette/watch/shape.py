@@ -14,11 +14,12 @@ from vedette.language import resolved
 from vedette.language.affected import AffectedMatches
 from vedette.language.aggregates import make_aggregate
 from vedette.language.compile_queries import BindingQuery, image_of
-from vedette.language.compile_steps import PatternChains
+from vedette.language.compile_steps import PatternChains, turnable_pairs
 from vedette.language.dynamic import distinct_key
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
 from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern
+from vedette.language.statements import Watch
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
 from vedette.watch.resolver import Capture
@@ -41,8 +42,8 @@ class ResolvedWatch:
     order: tuple[tuple[Condition, bool], ...]
     captures: tuple[Capture, ...]
     size: int
-    text: str
-    """The statement with its constants taken out, for people."""
+    statement: Watch
+    """As it was first written; its literals are the first watch's."""
     sight: tuple[Condition, ...] = ()
     """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
 
@@ -71,6 +72,8 @@ class WatchShape:
         self.residual_closures = [chains.condition(c) for c in self.residual]
         self.open_pattern = ResolvedPattern(watch.pattern.elements, closed)
         self.returns = watch.returns
+        self.turnable = bool(opened or guarded) and bool(turnable_pairs(watch.pattern, frozenset()))
+        """In which order a symmetric edge counts is for each watch to say: it depends on what it lets through."""
         projections = watch.returns.projections if watch.returns is not None else ()
         looked_at = (
             *opened,
@@ -84,7 +87,8 @@ class WatchShape:
             [_without_constants(c) for c in looked_at],
             chains,
             watch.size,
-            every_row=bool(watch.returns is not None and watch.returns.aggregates),
+            every_row=self.aggregates or self.distinct,
+            canonical=not self.turnable,
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
@@ -96,9 +100,9 @@ class WatchShape:
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
         self.guarded = guarded
         """Watches of actors while policies exist: each match is judged with the actor's eyes."""
-        self.private = bool(self.residual) or self.open_projection or guarded
+        self.private = bool(self.residual) or self.open_projection or guarded or self.turnable
         """Whether watches found by key must each be asked."""
-        self.verify = AffectedMatches(watch.pattern, (), chains, watch.size) if guarded else self.matches
+        self.verify = self._verifier(chains) if guarded or self.turnable else self.matches
         self.single = self._single_element(looked_at, closed)
         self.closed_closures = [chains.condition(c) for c in closed]
         self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
@@ -232,6 +236,11 @@ class WatchShape:
         ]
 
     # --- building ---------------------------------------------------------------------------------------------
+
+    def _verifier(self, chains: PatternChains) -> AffectedMatches:
+        """Judges one match with one watch's constants and its actor's eyes."""
+        every_row = self.aggregates or self.distinct
+        return AffectedMatches(self.resolved.pattern, (), chains, self.size, every_row=every_row)
 
     def _single_element(
         self, looked_at: Sequence[Condition], closed: Sequence[Condition]

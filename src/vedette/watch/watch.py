@@ -25,22 +25,27 @@ class WatchDetails:
     __slots__ = (
         "actions",
         "actions_size",
-        "confirmed",
+        "base",
+        "behind",
+        "commit",
+        "cursor",
         "errors",
         "groups",
         "last_rows",
         "name",
         "recent",
+        "request",
         "result",
         "rows",
-        "text",
+        "timer",
+        "told_groups",
+        "unconfirmed",
         "wake",
         "window",
     )
 
     def __init__(self) -> None:
         self.name: str | None = None
-        self.text = ""
         self.errors: deque[Any] = deque(maxlen=1000)
         """Records for the owner: E8003, E8005, E8007, withdrawals."""
         self.wake: Callable[[], None] | None = None
@@ -57,9 +62,27 @@ class WatchDetails:
         self.actions: Any = None
         """ON MATCH DO: what to carry out for every match that appears."""
         self.actions_size = 0
-        self.confirmed = 0
-        """Reliable watches: the last position that the owner has for certain."""
+        self.cursor: dict[str, int] | None = None
+        """Lasting watches: what is stored of how far they are."""
+        self.base = 0
+        """Lasting watches: the first commit after their initial snapshot."""
+        self.unconfirmed: deque[Entry] = deque()
+        """Reliable watches: handed out, and not confirmed yet."""
+        self.behind: int | None = None
+        """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
+        self.commit: tuple[int, int] = (0, 0)
+        """The commit that is being told, and the position before its first event."""
+        self.told_groups: dict[Any, dict[str, Any]] = {}
+        """Aggregating watches with a window: what the last window end told."""
+        self.timer: Any = None
+        self.request: Any = None
         self.recent: deque[Entry] = deque(maxlen=RETAINED_EVENTS)
+
+    def reset_counts(self) -> None:
+        self.groups = None
+        self.last_rows = {}
+        self.rows = Counter()
+        self.result = None
 
     def start_groups(self, shape: WatchShape) -> Groups:
         if self.groups is None:
@@ -135,12 +158,28 @@ class Watch:
         buffer = self.buffer
         if buffer is None:
             buffer = self.buffer = EventBuffer()
-        entry = Entry(self.position, sequence, tick, delta)
-        limit = self.options.buffer if self.options.delivery != "reliable" else _ENDLESS
+        if self.options.delivery == "reliable":
+            entry = Entry(self.position, sequence, tick, delta, 0, self._commit_start(sequence))
+            limit = _ENDLESS
+        else:
+            entry = Entry(self.position, sequence, tick, delta)
+            limit = self.options.buffer
         outcome = buffer.offer(entry, limit, self.options.on_full)
         if outcome is not Outcome.OVERFLOW and self.options.deliver_on == "tick":
             buffer.held += 1
         return outcome
+
+    def _commit_start(self, sequence: int) -> int:
+        details = self.details
+        if details.commit[0] != sequence:
+            details.commit = (sequence, self.position - 1)
+        return details.commit[1]
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it outlives its session: reliable watches and triggers do."""
+        triggers = self._details is not None and self._details.actions is not None
+        return self.options.delivery == "reliable" or triggers
 
     def take(self, durable: int, limit: int | None) -> list[Entry]:
         """What may be handed out now, in the watch's order."""

@@ -332,6 +332,8 @@ created 10000, linked 10000
 > BEGIN
 ! E5001 transaction error: E5001 TRANSACTION_ALREADY_ACTIVE
 ! transaction already active
+> ROLLBACK
+> BEGIN
 > ROLLBACK TO nowhere
 ! E5006 transaction error: E5006 UNKNOWN_SAVEPOINT: Savepoint 'nowhere' does not exist
 > SPAWN t: Task

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -68,11 +69,15 @@ def test_transfers_conserve_the_total(db: Vedette, isolation: str) -> None:
             assert sum(balances.values()) == accounts * start, "a snapshot of a torn state"
             new = {source: balances[source] - amount, target: balances[target] + amount}
             for name, balance in new.items():
-                session.execute("MATCH a: Account WHERE a.name = $name SET a.balance = $n", name=name, n=balance)
+                session.execute(
+                    "MATCH a: Account WHERE a.name = $name SET a.balance = $n", name=name, n=balance
+                )
         else:
             for name, change in ((source, -amount), (target, amount)):
                 session.execute(
-                    "MATCH a: Account WHERE a.name = $name SET a.balance = a.balance + $n", name=name, n=change
+                    "MATCH a: Account WHERE a.name = $name SET a.balance = a.balance + $n",
+                    name=name,
+                    n=change,
                 )
         session.execute("COMMIT")
 
@@ -119,8 +124,8 @@ def ward(db: Vedette) -> tuple[Session, Session]:
     """Three doctors on call, and two sessions that want to send one home each."""
     session = db.session()
     session.run(
-        """SPAWN a: Doctor { name = "ann" }; SPAWN b: Doctor { name = "bob" }; SPAWN c: Doctor { name = "cy", ward = "b" };
-        LINK covers(#a, #b) AS e"""
+        """SPAWN a: Doctor { name = "ann" }; SPAWN b: Doctor { name = "bob" };
+        SPAWN c: Doctor { name = "cy", ward = "b" }; LINK covers(#a, #b) AS e"""
     )
     return db.session(), db.session()
 
@@ -173,8 +178,14 @@ PHANTOMS = [
     ("MATCH d: Doctor RETURN COUNT(d)", 'SPAWN d: Doctor { name = "dot" }'),
     ("MATCH n: Note RETURN n", 'SPAWN n: Note { text = "first" }'),
     ('MATCH d: Doctor WHERE d.name = "cy" RETURN d', 'MATCH d: Doctor WHERE d.name = "cy" KILL d'),
-    ('MATCH d: Doctor WHERE d.name = "dot" RETURN d', 'MATCH d: Doctor WHERE d.name = "cy" SET d.name = "dot"'),
-    ('MATCH d: Doctor WHERE d.name = "cy" RETURN d', 'MATCH d: Doctor WHERE d.name = "cy" SET d.name = "dot"'),
+    (
+        'MATCH d: Doctor WHERE d.name = "dot" RETURN d',
+        'MATCH d: Doctor WHERE d.name = "cy" SET d.name = "dot"',
+    ),
+    (
+        'MATCH d: Doctor WHERE d.name = "cy" RETURN d',
+        'MATCH d: Doctor WHERE d.name = "cy" SET d.name = "dot"',
+    ),
     (
         'MATCH a: Doctor, b: Doctor, covers(a, b) WHERE a.name = "bob" RETURN b',
         'MATCH a: Doctor, b: Doctor WHERE a.name = "bob" AND b.name = "cy" LINK covers(a, b)',
@@ -374,7 +385,7 @@ def test_closing_the_home_while_threads_write(tmp_path: Path) -> None:
                 enough.set()
         raise AssertionError("nobody closed it")
 
-    works = [in_thread(lambda name=name: write(name)) for name in range(6)]
+    works = [in_thread(partial(write, name)) for name in range(6)]
     assert enough.wait(PATIENCE)
     db.close()
     assert {work.result(PATIENCE) for work in works} <= {"E5007", "E6005"}
@@ -407,7 +418,9 @@ def test_a_statement_that_breaks_inside_aborts_its_transaction(
         update(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(transaction.transaction), "update", lambda self, *arguments: interrupted(*arguments))
+        patch.setattr(
+            type(transaction.transaction), "update", lambda self, *arguments: interrupted(*arguments)
+        )
         with pytest.raises(KeyboardInterrupt):
             session.execute("MATCH a: Account SET a.balance = 1")
     with pytest.raises(TransactionError) as caught:
@@ -416,36 +429,58 @@ def test_a_statement_that_breaks_inside_aborts_its_transaction(
     assert session.execute("MATCH a: Account RETURN SUM(a.balance)").rows == [(0,)]
 
 
+@pytest.mark.parametrize(
+    "moment", ["while the graph changes", "before it is submitted", "after it is submitted"]
+)
 def test_a_commit_that_is_interrupted_is_there_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Ctrl-C hits the main thread between any two steps, also while the graph is being changed."""
+    """Ctrl-C hits the main thread between any two steps, also between those of a commit."""
     with vedette.open(tmp_path) as db:
         db.define(ONTOLOGY)
         session, other = db.session(), db.session()
         session.execute('SPAWN a: Account { name = "before" }')
         other.run('BEGIN; SPAWN a: Account { name = "open" }')
-        committed = db.default.state.graph
-        add = type(committed).add
-
-        def interrupted(self: Any, element: Any) -> None:
-            if self is committed and element.values[0] == "two":
-                raise KeyboardInterrupt
-            add(self, element)
-
         with monkeypatch.context() as patch:
-            patch.setattr(type(committed), "add", interrupted)
+            interrupt(db, patch, moment)
             with pytest.raises(KeyboardInterrupt):
                 session.run(
                     """BEGIN; SPAWN a: Account { name = "one" }; SPAWN a: Account { name = "two" };
                     SPAWN a: Account { name = "three" }; COMMIT"""
                 )
-        assert session.execute("MATCH a: Account RETURN a.name").rows == [("before",)]
-        session.execute('SPAWN a: Account { name = "after" }')
-        with pytest.raises(TransactionError, match="interrupted") as caught:
-            other.execute("COMMIT")
-        assert caught.value.code == "E5005"
+        whole = moment.startswith("after")
+        expected = ["before", "one", "three", "two"] if whole else ["before"]
+        assert names(session) == expected
+        session.execute('SPAWN a: Account { name = "next" }')
+        if not whole:  # the state was loaded again, and what others had begun rests on the old one
+            with pytest.raises(TransactionError, match="interrupted") as caught:
+                other.execute("COMMIT")
+            assert caught.value.code == "E5005"
         db.default.state.graph.validate()
     with vedette.open(tmp_path) as again:
-        names = again.session().execute("MATCH a: Account RETURN a.name").rows
-        assert sorted(names) == [("after",), ("before",)]
+        assert names(again.session()) == sorted([*expected, "next"])
+
+
+def interrupt(db: Vedette, patch: pytest.MonkeyPatch, moment: str) -> None:
+    """Raise KeyboardInterrupt, once, at this moment of the next commit."""
+    committed, gate = db.default.state.graph, db.default.gate
+    add, submit = type(committed).add, gate.submit
+
+    def interrupted_add(self: Any, element: Any) -> None:
+        if self is committed and element.values[0] == "two":
+            raise KeyboardInterrupt
+        add(self, element)
+
+    def interrupted_submit(tick: int, commit: Any) -> None:
+        if moment.startswith("after"):
+            submit(tick, commit)
+        raise KeyboardInterrupt
+
+    if moment.startswith("while"):
+        patch.setattr(type(committed), "add", interrupted_add)
+    else:
+        patch.setattr(gate, "submit", interrupted_submit)
+
+
+def names(session: Session) -> list[str]:
+    return sorted(row[0] for row in session.execute("MATCH a: Account RETURN a.name").rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
@@ -108,8 +109,10 @@ def test_a_new_optional_attribute(db: Vedette) -> None:
 def test_a_new_defaulted_attribute_fills_what_exists(db: Vedette) -> None:
     tick = db.default.state.tick
     db.define(
-        BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3, made: Timestamp = now()')
-        .replace("share: Float?", "share: Float?, since: Timestamp = now(), kind: String = \"full\"")
+        BASE.replace(
+            'status: String = "todo"', 'status: String = "todo", size: Int = 3, made: Timestamp = now()'
+        )
+        .replace("share: Float?", 'share: Float?, since: Timestamp = now(), kind: String = "full"')
         .replace("age: Int?", "age: Int?, level: Float = 0.5")
     )
     moment = datetime(2024, 1, 1, tzinfo=UTC)
@@ -135,7 +138,10 @@ def test_the_journal_tells_of_the_filling(db: Vedette) -> None:
     store = db.default._store
     last = store.last_offset()
     db.define(BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3'))
-    found = [(row.collection, b'"size":null' in (row.before or b""), b'"size":3' in (row.after or b"")) for row in store.read(last, 99)]
+    found = [
+        (row.collection, b'"size":null' in (row.before or b""), b'"size":3' in (row.after or b""))
+        for row in store.read(last, 99)
+    ]
     assert found == [("Task", True, True)] * 2
 
 
@@ -152,7 +158,9 @@ def test_attributes_that_come_one_after_the_other(db: Vedette) -> None:
     for number, (old, new) in enumerate(steps):
         text = text.replace(old, new)
         db.define(text)
-        db.session().execute("SPAWN w: Worker { name = $name, pay = $pay }", name=f"w{number}", pay=float(number))
+        db.session().execute(
+            "SPAWN w: Worker { name = $name, pay = $pay }", name=f"w{number}", pay=float(number)
+        )
     db.session().execute('MATCH w: Worker WHERE w.name = "w0" SET w { e = "x", b = 10, f = 40 }')
 
     def check(db: Vedette) -> None:
@@ -179,7 +187,9 @@ def test_new_types_beside_and_below(db: Vedette) -> None:
 
     def check(db: Vedette) -> None:
         assert rows(db, "MATCH w: Worker RETURN w.name ORDER BY w.name") == [("bob",), ("eve",)]
-        assert rows(db, 'MATCH p: Person WHERE p.name = "eve" RETURN p.pay') == [(1.5,)], "the index covers the new type"
+        assert rows(db, 'MATCH p: Person WHERE p.name = "eve" RETURN p.pay') == [(1.5,)], (
+            "the index covers the new type"
+        )
         assert rows(db, "MATCH p: Boss, about(n, p) RETURN n.text, p.name") == [("hi", "eve")]
 
         with pytest.raises(ConstraintViolation):
@@ -235,7 +245,11 @@ def test_a_constraint_that_the_data_obeys(db: Vedette) -> None:
         (BASE.replace(", age: Int?", ""), "E2011", ["age", "missing"]),
         (BASE.replace("age: Int?", "age: Int?, must: Int [required]"), "E2011", ["must", "default"]),
         (BASE.replace("share: Float?", "share: Float?, code: Int = 1 [unique]"), "E2011", ["code", "unique"]),
-        (BASE.replace("does(who: Worker, what: Task)", "does(who: Worker, what: Person)"), "E2011", ["does", "what"]),
+        (
+            BASE.replace("does(who: Worker, what: Task)", "does(who: Worker, what: Person)"),
+            "E2011",
+            ["does", "what"],
+        ),
         (BASE.replace("does(who: Worker, what: Task)", "does(who: Worker)"), "E2011", ["does"]),
         ("node Other { x: Nothing }", "E2001", ["Nothing"]),
         ("node Other { x: Int } node Other { x: String }", "E2005", ["Other"]),
@@ -256,7 +270,10 @@ def test_a_refused_ontology_leaves_no_trace(db: Vedette, text: str, code: str, w
 
 def test_a_refusal_lists_everything_that_is_wrong(db: Vedette) -> None:
     error = refused(
-        db, BASE.replace("age: Int?", "age: String?").replace("pay: Float = 1.5", "pay: Int = 1").replace(", what: Task", "")
+        db,
+        BASE.replace("age: Int?", "age: String?")
+        .replace("pay: Float = 1.5", "pay: Int = 1")
+        .replace(", what: Task", ""),
     )
     assert error.code == "E2011"
     for word in ("age", "pay", "does"):
@@ -270,7 +287,7 @@ def test_a_refusal_lists_all_data_that_contradicts(db: Vedette) -> None:
     error = refused(
         db,
         BASE.replace("title: String", "title: String [unique]")
-        + "constraint old: p: Person => p.age > 99 constraint done: t: Task => t.status = \"done\"",
+        + 'constraint old: p: Person => p.age > 99 constraint done: t: Task => t.status = "done"',
     )
     assert isinstance(error, ConstraintViolation)
     for word in ("paint", "sand", "old", "done"):
@@ -293,7 +310,7 @@ def test_identical_declarations_are_nothing(db: Vedette) -> None:
     plans = db.default.state.plan_epoch
     session = db.session()
     session.execute("BEGIN")
-    for text in (BASE, f"-- again\n{BASE}", "node Task { title: String, status: String = \"todo\" }", ""):
+    for text in (BASE, f"-- again\n{BASE}", 'node Task { title: String, status: String = "todo" }', ""):
         db.define(text)
     assert everything(db) == before
     assert db.default.state.plan_epoch == plans
@@ -334,7 +351,9 @@ def test_transactions_of_others_are_aborted_in_plain_words(db: Vedette, isolatio
     assert idle.execute("MATCH t: Task RETURN SUM(t.size)").rows == [(9,)]
 
 
-@pytest.mark.parametrize("statement", ["COMMIT", "MATCH t: Task RETURN t.title", "MATCH t: Task SET t.title = \"x\""])
+@pytest.mark.parametrize(
+    "statement", ["COMMIT", "MATCH t: Task RETURN t.title", 'MATCH t: Task SET t.title = "x"']
+)
 def test_a_statement_on_its_way_meets_the_new_ontology(
     db: Vedette, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
@@ -361,7 +380,9 @@ def test_a_statement_on_its_way_meets_the_new_ontology(
     session.turn = SlowTurn()  # type: ignore[assignment]
     work = in_thread(lambda: session.execute(statement).rows)
     assert reached.wait(PATIENCE)
-    db.define(BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3, d: Timestamp?'))
+    db.define(
+        BASE.replace('status: String = "todo"', 'status: String = "todo", size: Int = 3, d: Timestamp?')
+    )
     go.set()
     error = work.exception(PATIENCE)
     session.turn = turn
@@ -383,11 +404,12 @@ def test_definitions_and_writes_at_the_same_time(db: Vedette) -> None:
                 session.execute("SPAWN t: Task { title = $title }", title=f"{name}.{count}")
                 try:
                     session.run(
-                        "BEGIN; MATCH t: Task WHERE t.title = $title SET t.status = \"busy\"; COMMIT",
+                        'BEGIN; MATCH t: Task WHERE t.title = $title SET t.status = "busy"; COMMIT',
                         title=f"{name}.{count}",
                     )
                 except VedetteError as error:
-                    assert error.code == "E5005", error
+                    if error.code != "E5005":
+                        raise
                     if session.transaction is not None:
                         session.execute("ROLLBACK")
                 count += 1
@@ -421,14 +443,17 @@ def test_writes_of_before_and_a_definition_in_one_flush(tmp_path: Path) -> None:
     with opened_on(disk, tmp_path) as db:
         db.define(BASE)
         disk.hold()
-        first = in_thread(lambda: db.session().execute('SPAWN t: Task { title = "a" }'))
+        works: list[Future[object]] = [
+            in_thread(lambda: db.session().execute('SPAWN t: Task { title = "a" }'))
+        ]
         disk.wait_until_reached()
-        works = []
         for work in (
             lambda: db.session().execute('SPAWN t: Task { title = "b" }'),
             lambda: db.session().execute('SPAWN t: Task { title = "c" }'),
             lambda: db.define(
-                BASE.replace('status: String = "todo"', 'status: String = "todo", d: Timestamp?, f: Float?, g: Int = 5')
+                BASE.replace(
+                    'status: String = "todo"', 'status: String = "todo", d: Timestamp?, f: Float?, g: Int = 5'
+                )
             ),
             lambda: db.session().execute('SPAWN t: Task { title = "d", f = 2.5 }'),
             lambda: db.session().execute('MATCH t: Task WHERE t.title = "c" KILL t'),
@@ -437,7 +462,7 @@ def test_writes_of_before_and_a_definition_in_one_flush(tmp_path: Path) -> None:
             assert not early
             works.append(future)
         disk.release()
-        for future in [first, *works]:
+        for future in works:
             future.result(PATIENCE)
         assert len(disk.batches) == 3
         expected = [("a", None, 5), ("b", None, 5), ("d", 2.5, 5)]

@@ -96,10 +96,14 @@ class Meddler:
     def __call__(self, number: int) -> None:
         execute = self.session.execute
         execute("SPAWN t: Other { n = $n, group = 1, label = 'new' }".replace("'", '"'), n=10_000 + number)
-        execute("MATCH t: Thing WHERE t.n = $n SET t { group = t.group + 1, label = null }", n=number % THINGS)
+        execute(
+            "MATCH t: Thing WHERE t.n = $n SET t { group = t.group + 1, label = null }", n=number % THINGS
+        )
         execute("MATCH t: Thing WHERE t.n = $n SET t.n = t.n + 1000", n=(number * 7) % THINGS)
         execute("MATCH t: Thing WHERE t.n = $n KILL t", n=(number * 3) % THINGS)
-        execute("MATCH a: Thing, b: Thing WHERE a.n = $n AND b.n = $n + 5 LINK joins(a, b)", n=number % THINGS)
+        execute(
+            "MATCH a: Thing, b: Thing WHERE a.n = $n AND b.n = $n + 5 LINK joins(a, b)", n=number % THINGS
+        )
         execute("MATCH joins(a, b) AS e WHERE a.n = $n UNLINK e", n=(number * 11) % THINGS)
         execute("MATCH joins(a, b) AS e WHERE a.n = $n SET e.weight = 99", n=(number * 5) % THINGS)
         self.commits += 7
@@ -267,11 +271,13 @@ def test_a_limit_stops_early() -> None:
 def test_a_definition_in_between(db: Vedette, pauses: Pauses) -> None:
     query = "MATCH a: Thing, b: Thing RETURN a, b.label"
     expected = db.session().execute(query).rows
-    done = []
+    done: list[int] = []
 
     def between(number: int) -> None:
         if not done:
-            db.define(ONTOLOGY.replace("label: String?", "label: String?, grade: Int = 7, tag: String? [indexed]"))
+            db.define(
+                ONTOLOGY.replace("label: String?", "label: String?, grade: Int = 7, tag: String? [indexed]")
+            )
             done.append(number)
             db.session().execute("SPAWN t: Other { n = 1, group = 1, grade = 8 }")
 
@@ -343,7 +349,12 @@ def test_a_session_that_is_closed_in_between(db: Vedette, pauses: Pauses) -> Non
     """Closing waits for the statement; the home as well."""
     reader = db.session()
     closing: list[Any] = []
-    pauses.between = lambda number: closing or closing.append(in_thread(reader.close))
+
+    def between(number: int) -> None:
+        if not closing:
+            closing.append(in_thread(reader.close))
+
+    pauses.between = between
     rows = in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
     assert len(rows) == THINGS**2
     closing[0].result(PATIENCE)

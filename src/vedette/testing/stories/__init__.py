@@ -28,6 +28,19 @@ Lines that begin with `--` are comments. Between `===` and `|` stand the rules t
     .advance 5s           lets time pass
     .reopen               closes the database and opens it again; such a story needs a host that keeps
 
+A watch that is named, `> board = WATCH …`, is held, and can be asked about:
+
+    .told board           what it was told since it was last asked; the lines below are events (see `events.py`)
+    .told a, b            the same for several; `first 2` asks for two only, `in order` minds the order within a commit,
+                          `again` allows what was told before. When the story ends, nothing may be left untold
+    .errors board         its records for the owner, `E8005 words` each, or (nothing)
+    .confirm board        its owner has everything so far for certain
+    .attach board by ann  a session takes it up again by its name; `#board` by its handle
+    .limits bob 2 5       session bob may have two watches, of five in all
+
+    .watches one element  how much its watches look at; the other is `several elements`
+    .pending windows      the story waits for this feature and is expected to fail
+
 What a statement must answer, below it; what is not said is not looked at, but an error is never ignored:
 
     "Ann" | 2             a row, its values as literals; the order counts when the statement says ORDER BY
@@ -39,7 +52,9 @@ What a statement must answer, below it; what is not said is not looked at, but a
     ! E3601 words         the error's code (or `E1102/E8004`) and words of it; further lines `! words`, `!not words`
 """
 
+from vedette.testing.stories.embedded import EmbeddedHost
 from vedette.testing.stories.format import Story, StoryFormatError, read_stories
+from vedette.testing.stories.host import StoryHost
 from vedette.testing.stories.telling import StoryFailed, tell
 
-__all__ = ["Story", "StoryFailed", "StoryFormatError", "read_stories", "tell"]
+__all__ = ["EmbeddedHost", "Story", "StoryFailed", "StoryFormatError", "StoryHost", "read_stories", "tell"]

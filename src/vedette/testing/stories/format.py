@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, WatchStep, read_told
+
 __all__ = [
     "Advance",
     "Close",
@@ -98,7 +100,7 @@ class Reopen:
     line: int
 
 
-Step: TypeAlias = Say | Define | Open | Close | Advance | Reopen
+Step: TypeAlias = Say | Define | Open | Close | Advance | Reopen | WatchStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,10 @@ class Story:
     title: str
     settings: Mapping[str, Any]
     steps: tuple[Step, ...]
+    watches: str | None = None
+    """How much its watches look at: `one element` each, which every host can do, or `several elements`."""
+    pending: str | None = None
+    """The feature that it waits for; such a story is expected to fail."""
 
     @property
     def needs_keeping(self) -> bool:
@@ -136,18 +142,24 @@ class _Reader:
         self._steps: list[Step] = []
         self._settings: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
-        self._commands: dict[str, Callable[[int, str], None]] = {
+        self._facts: dict[str, str] = {}
+        self._commands: dict[str, Callable[[str], None]] = {
             ".ontology": self._ontology,
             ".given": self._given,
             ".define": self._define,
             ".settings": self._read_settings,
             ".session": self._session,
-            ".close": lambda line, rest: self._steps.append(Close(line=line, session=rest)),
+            ".close": lambda rest: self._steps.append(Close(line=self._at, session=rest)),
             ".with": self._with,
-            ".advance": lambda line, rest: self._steps.append(
-                Advance(line=line, seconds=self._seconds(rest))
-            ),
-            ".reopen": lambda line, rest: self._steps.append(Reopen(line=line)),
+            ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
+            ".reopen": lambda rest: self._steps.append(Reopen(line=self._at)),
+            ".watches": self._watches,
+            ".pending": lambda rest: self._facts.update(pending=rest),
+            ".told": self._told,
+            ".errors": self._errors,
+            ".attach": self._attach,
+            ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
+            ".limits": self._limits,
         }
 
     def read(self) -> list[Story]:
@@ -182,9 +194,10 @@ class _Reader:
                     title=title,
                     settings=self._settings,
                     steps=tuple(self._steps),
+                    **self._facts,
                 )
             )
-        self._steps, self._settings, self._parameters = [], {}, {}
+        self._steps, self._settings, self._parameters, self._facts = [], {}, {}, {}
 
     def _read_line(self, line: str) -> None:
         at = self._at
@@ -206,35 +219,88 @@ class _Reader:
         command, _, rest = line.partition(" ")
         if command not in self._commands:
             raise self._wrong(f"neither a statement nor a command nor an answer: {line}")
-        self._commands[command](at, rest.strip())
+        self._commands[command](rest.strip())
 
     # --- commands ---------------------------------------------------------------------------------------------
 
-    def _ontology(self, line: int, rest: str) -> None:
+    def _ontology(self, rest: str) -> None:
         self._ontologies[rest] = "\n".join(self._block())
 
-    def _given(self, line: int, rest: str) -> None:
+    def _given(self, rest: str) -> None:
         if rest not in self._ontologies:
             raise self._wrong(f"no ontology '{rest}' in this file")
-        self._steps.append(Define(line=line, text=self._ontologies[rest]))
+        self._steps.append(Define(line=self._at, text=self._ontologies[rest]))
 
-    def _define(self, line: int, rest: str) -> None:
+    def _define(self, rest: str) -> None:
+        line = self._at
         text = "\n".join([rest, *self._block()]) if rest else "\n".join(self._block())
         self._steps.append(Define(line=line, text=text, expected=self._expected()))
 
-    def _read_settings(self, line: int, rest: str) -> None:
+    def _read_settings(self, rest: str) -> None:
         self._settings.update(tomllib.loads(rest))
 
-    def _session(self, line: int, rest: str) -> None:
+    def _session(self, rest: str) -> None:
         name, word, actor = (*rest.split(), "", "", "")[:3]
         if word != "as":
             raise self._wrong("write `.session name as #binding`")
         self._steps.append(
-            Open(line=line, session=name, actor=actor.removeprefix("#"), expected=self._expected())
+            Open(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
         )
 
-    def _with(self, line: int, rest: str) -> None:
+    def _with(self, rest: str) -> None:
         self._parameters = json.loads(rest)
+
+    # --- watches ----------------------------------------------------------------------------------------------
+
+    def _watches(self, rest: str) -> None:
+        if rest not in ("one element", "several elements"):
+            raise self._wrong("write `.watches one element` or `.watches several elements`")
+        self._facts["watches"] = rest
+
+    def _told(self, rest: str) -> None:
+        line = self._at
+        try:
+            self._steps.append(read_told(line, rest, self._answers()))
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
+
+    def _errors(self, rest: str) -> None:
+        line, records = self._at, self._answers()
+        if not records:
+            raise self._wrong("below `.errors` stands a line `E8005 words` for each record, or (nothing)")
+        known = () if records == ["(nothing)"] else tuple(records)
+        self._steps.append(Errors(line=line, watch=rest, records=known))
+
+    def _attach(self, rest: str) -> None:
+        """`.attach board`, `.attach #board by ann`: by name, by handle."""
+        line, (watch, _, session) = self._at, (*rest.split(), "", "")[:3]
+        self._steps.append(
+            Attach(
+                line=line,
+                watch=watch.removeprefix("#"),
+                session=session,
+                by_handle=watch.startswith("#"),
+                expected=self._expected(),
+            )
+        )
+
+    def _limits(self, rest: str) -> None:
+        try:
+            session, own, total = rest.split()
+            self._steps.append(Limit(line=self._at, session=session, per_session=int(own), total=int(total)))
+        except ValueError as error:
+            raise self._wrong("write `.limits session 2 5`: two of its own, five in all") from error
+
+    def _answers(self) -> list[str]:
+        """The lines that follow, as they stand, up to the next step."""
+        lines: list[str] = []
+        while self._at < len(self._lines) and not self._at_step(self._lines[self._at]):
+            lines.append(self._lines[self._at].rstrip())
+            self._at += 1
+        return lines
+
+    def _at_step(self, line: str) -> bool:
+        return not line.strip() or line.startswith(("===", ".", "--")) or _STATEMENT.match(line) is not None
 
     def _seconds(self, text: str) -> float:
         found = _SPAN.match(text)
@@ -261,7 +327,7 @@ class _Reader:
         expected = Expected()
         while self._at < len(self._lines):
             line = self._lines[self._at]
-            if not line.strip() or line.startswith(("===", ".", "--")) or _STATEMENT.match(line):
+            if self._at_step(line):
                 break
             self._at += 1
             self._expect(expected, line.rstrip())

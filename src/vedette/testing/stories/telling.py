@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
-from vedette.clock import Clock
-from vedette.engine.home import Vedette, open_vedette
-from vedette.engine.result import Result
-from vedette.engine.session import Session
 from vedette.errors import VedetteError
-from vedette.settings import checked
-from vedette.testing.clock import ManualClock
 from vedette.testing.stories.format import (
     COUNTS,
     Advance,
@@ -25,7 +18,10 @@ from vedette.testing.stories.format import (
     Step,
     Story,
 )
+from vedette.testing.stories.host import HostResult, HostSession, HostWatch, StoryHost
+from vedette.testing.stories.listening import Listening
 from vedette.testing.stories.rendering import render_row
+from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, Told, named_watch
 from vedette.values import timestamp_from_text
 
 __all__ = ["StoryFailed", "tell"]
@@ -35,74 +31,74 @@ class StoryFailed(AssertionError):
     """A step did not do what the story says."""
 
 
-def tell(story: Story, location: str | os.PathLike[str], *, keeps: bool) -> None:
-    """Run a story in a home of its own; where the data is kept, the reopened home must hold the very same."""
-    teller = _Teller(story, location, ManualClock())
+def tell(story: Story, host: StoryHost, *, keeps: bool) -> None:
+    """Run a story on a fresh host; where the data is kept, it must be the very same after a restart."""
+    teller = _Teller(story, host)
     try:
         teller.run()
         if keeps:
             teller.check_kept()
     finally:
-        teller.close()
+        host.close()
 
 
 class _Teller:
-    def __init__(self, story: Story, location: str | os.PathLike[str], clock: ManualClock) -> None:
+    def __init__(self, story: Story, host: StoryHost) -> None:
         self._story = story
-        self._location = location
-        self._clock = clock
-        self._home = self._open(clock)
-        self._sessions: dict[str, Session] = {}
+        self._host = host
+        self._sessions: dict[str, HostSession] = {}
         self._names: dict[str, str] = {}
+        self._listening = Listening(self._names)
         self._acts: dict[type, Callable[[Any], None]] = {
             Say: self._say,
             Define: self._define,
             Open: self._open_session,
             Close: lambda step: self._session(step.session).close(),
-            Advance: lambda step: clock.advance(step.seconds),
+            Advance: lambda step: host.advance(step.seconds),
             Reopen: lambda step: self._reopen(),
+            Told: lambda step: self._check(step, self._listening.told(step)),
+            Errors: lambda step: self._check(step, self._listening.errors(step)),
+            Attach: self._attach,
+            Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
+            Limit: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
         }
 
     def run(self) -> None:
         for step in self._story.steps:
             self._acts[type(step)](step)
-            self._home.default.state.graph.validate()
-
-    def close(self) -> None:
-        self._home.close()
+            self._host.validate()
+        left = self._listening.leftover()
+        if left is not None:
+            raise StoryFailed(f"{self._place(self._story.line)}: {left}")
 
     def check_kept(self) -> None:
         """What was committed is there again, element by element."""
-        before, tick = self._everything(), self._home.default.state.tick
+        before = self._host.contents()
         self._reopen()
-        after = self._everything()
-        if (before, tick) != (after, self._home.default.state.tick):
+        after = self._host.contents()
+        if before != after:
             lost = {id: facts for id, facts in before.items() if after.get(id) != facts}
             raise StoryFailed(f"{self._place(self._story.line)}: after opening again: {lost} became {after}")
 
-    def _everything(self) -> dict[str, tuple[Any, ...]]:
-        elements = self._home.default.state.graph.elements.values()
-        return {e.id: (e.type, repr(e.values), e.targets) for e in elements}
-
-    def _open(self, clock: Clock) -> Vedette:
-        settings = checked({"manage_gc": False, **self._story.settings})
-        return open_vedette(self._location, settings=settings, clock=clock)
-
     def _reopen(self) -> None:
-        self._home.close()
         self._sessions = {}
-        self._home = self._open(self._clock)
+        self._listening.lose()
+        self._host.reopen()
 
     # --- steps ------------------------------------------------------------------------------------------------
 
     def _say(self, step: Say) -> None:
         session = self._session(step.session)
         parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
+        name = named_watch(step.text)
+        if name is not None and not step.script:
+            self._hold(step, name, lambda: session.watch(step.text, parameters))
+            self._learn(session)
+            return
 
-        def act() -> Result:
+        def act() -> HostResult | None:
             if step.script:
-                results = session.run(step.text, parameters)
-                return results[-1] if results else Result()
+                return [None, *session.run(step.text, parameters)][-1]
             return session.execute(step.text, parameters)
 
         result = self._attempt(step, step.expected, act)
@@ -110,25 +106,40 @@ class _Teller:
         if result is not None:
             self._compare(step, step.expected, result)
 
+    def _hold(self, step: Step, name: str, act: Callable[[], HostWatch]) -> None:
+        watch = self._attempt(step, step.expected, act)
+        if watch is not None:
+            self._names[watch.id] = name
+            self._listening.hold(name, watch)
+
+    def _attach(self, step: Attach) -> None:
+        session = self._session(step.session)
+        handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
+        self._hold(step, step.watch, lambda: session.attach(handle))
+
+    def _check(self, step: Step, wrong: str | None) -> None:
+        if wrong is not None:
+            raise self._failed(step, wrong)
+
     def _define(self, step: Define) -> None:
-        self._attempt(step, step.expected, lambda: self._home.define(step.text))
+        self._attempt(step, step.expected, lambda: self._host.define(step.text))
 
     def _open_session(self, step: Open) -> None:
         ids = {name: id for id, name in self._names.items()}
 
-        def act() -> Session:
-            return self._home.session(ids.get(step.actor, step.actor))
+        def act() -> HostSession:
+            return self._host.session(ids.get(step.actor, step.actor))
 
         session = self._attempt(step, step.expected, act)
         if session is not None:
             self._sessions[step.session] = session
 
-    def _session(self, name: str) -> Session:
+    def _session(self, name: str) -> HostSession:
         if name not in self._sessions:
-            self._sessions[name] = self._home.session()
+            self._sessions[name] = self._host.session()
         return self._sessions[name]
 
-    def _learn(self, session: Session) -> None:
+    def _learn(self, session: HostSession) -> None:
         self._names.update({id: name for name, id in session.bindings.items()})
 
     def _parameter(self, value: Any) -> Any:
@@ -164,7 +175,7 @@ class _Teller:
         if said:
             raise self._failed(step, f"the error must not say {said}: {text} {error.fields}") from error
 
-    def _compare(self, step: Say, expected: Expected, result: Result) -> None:
+    def _compare(self, step: Say, expected: Expected, result: HostResult) -> None:
         if expected.columns is not None and " | ".join(result.columns) != expected.columns:
             raise self._failed(step, f"expected columns {expected.columns}, got {' | '.join(result.columns)}")
         if expected.count is not None and len(result.rows) != expected.count:
@@ -184,7 +195,7 @@ class _Teller:
             lines = "\n  ".join(["expected", *expected, "got", *(found or ["(nothing)"])])
             raise self._failed(step, lines)
 
-    def _compare_warnings(self, step: Say, expected: Expected, result: Result) -> None:
+    def _compare_warnings(self, step: Say, expected: Expected, result: HostResult) -> None:
         text = "\n".join(result.warnings)
         missing = [words for words in expected.warnings if words not in text]
         if missing or (expected.quiet and text):

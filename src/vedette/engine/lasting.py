@@ -1,0 +1,198 @@
+"""Watches that outlive their session and the process: what is stored of them, and how they catch up.
+
+Events are not stored: they can be worked out again from the journal, commit by commit. What is stored is the statement
+with its constants, and a cursor: the first commit that is not wholly confirmed, the position before it, and the last
+position that is. So a reliable watch costs a line in the store, however much it has to catch up on.
+
+    watch.<id>    {"text", "constants", "actor", "name", "created_ms"}; empty when it has ended
+    cursor.<id>   {"sequence", "start", "confirmed"}; for triggers {"sequence", "done"}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from vedette.element import View
+from vedette.engine.codec import tagged, untagged
+from vedette.engine.history import Trimmed, replay
+from vedette.engine.prepare import MISSING
+from vedette.engine.state import Commit
+from vedette.errors import WatchError
+from vedette.graph.overlay import Overlay
+from vedette.values import timestamp_to_ms
+from vedette.watch.evaluation import Scene
+from vedette.watch.hub import Told
+from vedette.watch.keys import KeyIndex
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.request import Request
+    from vedette.engine.watching import Watching
+
+__all__ = ["LastingWatches", "refuse_since"]
+
+_WATCH, _CURSOR = "watch.", "cursor."
+
+
+class LastingWatches:
+    """The stored side of a database's watches. Called with the turn held."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._database = watching.database
+        self._ids: dict[int, str] = {}
+        """Ids of watches that an earlier process created."""
+        self._numbers: dict[str, int] = {}
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def id_of(self, watch: Watch) -> str | None:
+        return self._ids.get(watch.number)
+
+    def number_of(self, id: str) -> int | None:
+        return self._numbers.get(id)
+
+    # --- storing ----------------------------------------------------------------------------------------------
+
+    def remember(self, watch: Watch, request: Request) -> None:
+        """A new lasting watch: its statement goes to the store with the next flush."""
+        facts = {
+            "text": request.text,
+            "constants": [_stored(value) for value in watch.constants],
+            "given": len(request.constants),
+            "actor": watch.actor,
+            "name": watch.details.name,
+            "created_ms": watch.created_ms,
+        }
+        watch.details.base = self._database.state.sequence + 2
+        watch.details.cursor = {"sequence": watch.details.base, "start": 0, "confirmed": 0, "done": 0}
+        self._note((self._key(_WATCH, watch), json.dumps(facts)), self._cursor(watch))
+
+    def forget(self, watch: Watch) -> None:
+        if watch.details.cursor is not None:
+            watch.details.cursor = None
+            self._note((self._key(_WATCH, watch), ""))
+
+    def confirm(self, watch: Watch, position: int) -> None:
+        """The owner has everything up to this position."""
+        details = watch.details
+        kept = details.unconfirmed
+        while kept and kept[0].position <= position:
+            entry = kept.popleft()
+            snapshot = entry.delta.type == "initial" and entry.delta.window is None
+            sequence, start = (details.base, entry.position) if snapshot else (entry.sequence, entry.start)
+            details.cursor = {"sequence": sequence, "start": start, "confirmed": entry.position, "done": 0}
+        if details.cursor is not None:
+            self._note(self._cursor(watch))
+
+    def trigger_cursor(self, watch: Watch, sequence: int, done: int) -> tuple[tuple[str, str], ...]:
+        """What to store with the transaction of a trigger: it and everything before it are carried out."""
+        if watch.details.cursor is None:
+            return ()
+        watch.details.cursor = {**watch.details.cursor, "sequence": sequence, "done": done}
+        return (self._cursor(watch),)
+
+    def skip_trigger(self, watch: Watch, sequence: int, done: int) -> None:
+        """A trigger that failed is not tried again."""
+        for item in self.trigger_cursor(watch, sequence, done):
+            self._note(item)
+
+    def _cursor(self, watch: Watch) -> tuple[str, str]:
+        return self._key(_CURSOR, watch), json.dumps(watch.details.cursor)
+
+    def _key(self, kind: str, watch: Watch) -> str:
+        return f"{kind}{self._watching.id_of(watch)}"
+
+    def _note(self, *facts: tuple[str, str]) -> None:
+        database = self._database
+        if database.read_only is None:
+            commit = database.state.note(database.clock.now(), facts)
+            database.gate.submit(commit.sequence, commit)
+
+    # --- coming back ------------------------------------------------------------------------------------------
+
+    def restore(self, meta: dict[str, str]) -> None:
+        """Take up every lasting watch that the store knows."""
+        for key, value in meta.items():
+            if key.startswith(_WATCH) and value:
+                id = key.removeprefix(_WATCH)
+                cursor = json.loads(meta.get(f"{_CURSOR}{id}", "null"))
+                self._restore(id, json.loads(value), cursor)
+
+    def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> None:
+        constants = tuple(_live(value) for value in facts["constants"])
+        watch = self._watching.revive(facts, constants)
+        if watch is None:
+            return
+        self._ids[watch.number], self._numbers[id] = id, watch.number
+        cursor = cursor or {"sequence": 0, "start": 0, "confirmed": 0, "done": 0}
+        watch.details.cursor, watch.details.base = cursor, cursor["sequence"]
+        watch.position = cursor["start"]
+        self.catch_up(watch, cursor["sequence"] - 1)
+        if watch.buffer is not None:
+            watch.buffer.forget_until(cursor["confirmed"])
+
+    # --- catching up ------------------------------------------------------------------------------------------
+
+    def catch_up(self, watch: Watch, sequence: int) -> None:
+        """Tell the watch every commit after `sequence`. It stands in the index again when it has caught up."""
+        try:
+            commits = self._database.history.after(sequence)
+        except Trimmed:
+            self._watching.lost_track(watch)
+            return
+        state = self._database.state
+        started = False
+
+        def tell(commit: Commit, before: Overlay, after: Overlay) -> None:
+            nonlocal started
+            if watch.details.behind is not None:
+                return
+            if not started:
+                self._watching.start(watch, before, commit.tick)
+                started = True
+            self._tell(watch, commit, before, after)
+
+        watch.details.behind = None
+        with self._alone(watch):
+            replay(state, commits, tell)
+        if not started:
+            self._watching.start(watch, state.graph)
+        if watch.details.behind is None:
+            self._watching.hub.add(watch)
+
+    def _tell(self, watch: Watch, commit: Commit, before: View, after: View) -> None:
+        database, watching = self._database, self._watching
+        scene = Scene(before, after, now=database.clock.now, tick=commit.tick, sight=watching.put_sight)
+        told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+        watching.hub.tell([watch.shape], commit.changes, scene, told)
+        watching.settle(told, 0)
+        if watch.options.delivery == "reliable" and watch.pending >= watch.options.buffer:
+            watch.details.behind = commit.sequence
+
+    @contextmanager
+    def _alone(self, watch: Watch) -> Iterator[None]:
+        """For a while the shape has only this watch."""
+        shape = watch.shape
+        shared, shape.index = shape.index, KeyIndex(shape.range[1] if shape.range is not None else None)
+        shape.index.add(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
+        try:
+            yield
+        finally:
+            shape.index = shared
+
+
+def _stored(value: Any) -> Any:
+    return {"$missing": True} if value is MISSING else tagged(value)
+
+
+def _live(value: Any) -> Any:
+    return MISSING if value == {"$missing": True} else untagged(value)
+
+
+def refuse_since(tick: int) -> WatchError:
+    text = f"Invalid watch option 'initial': since({tick}) is older than the log reaches back; use full"
+    return WatchError("E8009", text, fields={"option": "initial", "tick": tick})

@@ -1,0 +1,131 @@
+"""ON MATCH DO: actions for every match that appears, each in a transaction of its own (spec/watch.md B23)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vedette.engine import execution
+from vedette.errors import StoreError, VedetteError, WatchError
+from vedette.graph.actions import Writer
+from vedette.language.context import Context, Row
+from vedette.policy.guard import PolicyGuard
+from vedette.policy.sight import Sight
+from vedette.watch.subscription import WatchStatus
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.turn import Turn
+    from vedette.engine.watching import Watching
+
+__all__ = ["TRIGGER_CHAIN", "Triggers"]
+
+TRIGGER_CHAIN = 100
+"""How many commits triggers may cause one after another."""
+
+log = logging.getLogger(__name__)
+
+
+class _Firing(NamedTuple):
+    watch: Watch
+    row: Row
+    depth: int
+    sequence: int
+    done: int
+    """How many matches of this commit the watch has acted upon, with this one."""
+
+
+class Triggers:
+    """Matches that wait to be acted upon."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._waiting: deque[_Firing] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, found: list[tuple[Watch, Row]], sequence: int, depth: int) -> None:
+        """In a fixed order, so that after a crash it is known which of a commit's matches were acted upon."""
+        by_watch: dict[int, list[tuple[Watch, Row]]] = {}
+        for watch, row in found:
+            by_watch.setdefault(watch.number, []).append((watch, row))
+        for pairs in by_watch.values():
+            pairs.sort(key=lambda pair: pair[0].shape.matches.key(pair[1]))
+            cursor = pairs[0][0].details.cursor or {}
+            skip = cursor.get("done", 0) if cursor.get("sequence") == sequence else 0
+            for done, (watch, row) in enumerate(pairs[skip:], skip + 1):
+                self._waiting.append(_Firing(watch, row, depth + 1, sequence, done))
+
+    def run(self, turn: Turn) -> None:
+        """Act upon all that wait, and upon what that brings about."""
+        while self._waiting:
+            try:
+                firing = self._waiting.popleft()
+            except IndexError:
+                return
+            if firing.watch.status is not WatchStatus.CANCELLED:
+                self._run_one(firing, turn)
+
+    def _run_one(self, firing: _Firing, turn: Turn) -> None:
+        watch = firing.watch
+        try:
+            self._watching.database.admit()
+            with turn:
+                self._act(firing)
+        except StoreError:
+            raise
+        except VedetteError as error:
+            watch.details.errors.append(error)
+            id = self._watching.id_of(watch)
+            log.warning(
+                "The trigger of watch %s failed: %s",
+                id,
+                error,
+                extra={"action": "trigger.failed", "watch": id, "code": error.code},
+            )
+            with turn:
+                self._watching.lasting.skip_trigger(watch, firing.sequence, firing.done)
+
+    def _act(self, firing: _Firing) -> None:
+        if firing.depth > TRIGGER_CHAIN:
+            raise WatchError("E8009", f"Triggers caused more than {TRIGGER_CHAIN} commits one after another")
+        watch, database = firing.watch, self._watching.database
+        transaction = database.state.begin()
+        context = self._context(watch, transaction)
+        row: Row = firing.row + [None] * (watch.details.actions_size - len(firing.row))
+        row[0] = context
+        for slot, value in enumerate(row[1:], 1):
+            if hasattr(value, "values"):
+                row[slot] = context.view.get(value.id) or value
+        for act in watch.details.actions:
+            act(row)
+        commit, _ = database.state.commit(
+            transaction,
+            started=database.state.sequence,
+            explicit=database.settings.strict_cardinality,
+            now=database.clock.now(),
+            context=lambda _: execution.system_context(database, transaction, context.now),
+            cause=f"trigger {self._watching.id_of(watch)}",
+            meta=self._watching.lasting.trigger_cursor(watch, firing.sequence, firing.done),
+        )
+        if commit is not None:
+            database.gate.submit(commit.sequence, commit)
+            self._watching.committed(commit, firing.depth)
+
+    def _context(self, watch: Watch, transaction: Any) -> Context:
+        """The watch's constants and its actor's authority."""
+        database = self._watching.database
+        state = database.state
+        view = transaction.view
+        context = Context(
+            view=view, constants=watch.constants, now=database.clock.now, tick=state.tick, actor=watch.actor
+        )
+        guard = None
+        if watch.actor is not None and state.schema.policies:
+            own = Context(view=view, now=context.now, tick=state.tick, actor=watch.actor)
+            context.view = Sight(state.program.policies, own, state.schema)
+            guard = PolicyGuard(state.program.policies, own, context.view)
+        context.writer = Writer(transaction, {}, guard)
+        return context

@@ -1,0 +1,87 @@
+"""What policy says about watches: who may create one, and with whose eyes its matches are judged."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from vedette.engine import execution
+from vedette.engine.watch_compile import CompiledWatch
+from vedette.errors import PolicyError, WatchError
+from vedette.language.context import Context
+from vedette.language.resolved import AttributeOf, NodeElement, subexpressions
+from vedette.policy.decisions import holds
+from vedette.policy.guard import PolicyGuard
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.request import Request
+    from vedette.engine.session import Session
+
+__all__ = ["check_watch_rights"]
+
+_audit = logging.getLogger("vedette.audit")
+
+
+def check_watch_rights(request: Request, compiled: CompiledWatch) -> PolicyGuard:
+    """mew-watch-system §9.1: may watch, may see the types, may see the attributes; else E8001 and no more."""
+    session = request.session
+    _, guard = execution.statement_context(session, ())
+    assert guard is not None
+    try:
+        guard.check_meta("SPAWN", "_Watch")
+        denied = _denied(session, compiled)
+    except PolicyError:
+        denied = "META SPAWN on _Watch"
+    if denied is not None:
+        _audit.warning(
+            "A watch was denied to %s",
+            session.actor,
+            extra={
+                "action": "watch.denied",
+                "actor": session.actor,
+                "pattern": request.text,
+                "reason": denied,
+            },
+        )
+        raise WatchError("E8001", "Watch pattern denied")
+    return guard
+
+
+def _denied(session: Session, compiled: CompiledWatch) -> str | None:
+    """The first type or attribute of the pattern that no policy could ever show the actor."""
+    database = session.database
+    context = Context(
+        view=database.state.graph, now=database.clock.now, tick=database.state.tick, actor=session.actor
+    )
+    shape = compiled.shape.resolved
+    for element in shape.pattern.elements:
+        if not isinstance(element, NodeElement) or element.implicit:
+            continue
+        if not any(_may_match(database, name, None, context) for name in element.types):
+            return f"MATCH on {element.type}"
+    conditions = (*shape.pattern.where, *(shape.returns.projections if shape.returns is not None else ()))
+    for condition in conditions:
+        for part in subexpressions(condition):
+            if isinstance(part, AttributeOf) and not any(
+                _may_match(database, name, part.name, context) for name in part.places
+            ):
+                return f"MATCH on attribute {part.name}"
+    return None
+
+
+def _may_match(database: Database, type_name: str, attribute: str | None, context: Context) -> bool:
+    """Whether some policy could show it; what depends on the element is judged at each event."""
+    if type_name.startswith("_"):
+        return True
+    allowed = attribute is not None
+    for policy in database.state.program.policies:
+        if policy.attribute != attribute or not policy.speaks_about("MATCH", type_name, attribute):
+            continue
+        if policy.instance:
+            allowed = allowed or policy.allow
+        elif holds(policy, None, context):
+            if not policy.allow:
+                return False
+            allowed = True
+    return allowed

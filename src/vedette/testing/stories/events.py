@@ -1,0 +1,131 @@
+"""Events as stories write them: the lines of a story ▸ what is expected, events ▸ the same form, and where they differ.
+
+initial (nothing)                       a snapshot without matches; with them, a row on each indented line below
+added "a" | 1                           a row, its values as literals
+changed "a" | 1 -> "a" | 2              before and after
+removed "a" | 2
+window 0s..10s                          times are counted from the story's beginning; its events stand below
+added "b" | 1 (tick 3, position 2)      notes: `tick`, `position`, `window`; `dropped` is always looked at
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from vedette.change import Event
+from vedette.testing.stories.rendering import Names, render
+from vedette.values import duration_to_text
+
+__all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]
+
+_NOTED = re.compile(r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window) [^()]*)\)$")
+
+PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
+    "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end"})),
+    "added": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
+    "removed": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
+    "changed": (frozenset({"match", "prev"}), frozenset({"window_start", "window_end", "dropped"})),
+    "window": (frozenset({"window_start", "window_end", "events"}), frozenset({"dropped"})),
+}
+"""By type of event: what the payload must hold beside type, tick and position, and what it may hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownEvent:
+    """An event as text: its head, the lines below it, and notes by name."""
+
+    head: str
+    body: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, found: ShownEvent) -> bool:
+        """Whether what was found is what this line of a story expects; notes not named are not looked at."""
+        asked = {"dropped": "0", **self.notes}
+        return (self.head, self.body) == (found.head, found.body) and all(
+            found.notes.get(name) == value for name, value in asked.items()
+        )
+
+    def lines(self) -> list[str]:
+        notes = ", ".join(f"{name} {value}" for name, value in self.notes.items() if value != "0")
+        return [f"{self.head} ({notes})" if notes else self.head, *(f"  {line}" for line in self.body)]
+
+
+def read_event(line: str, below: Sequence[str]) -> ShownEvent:
+    """What a line of a story, and those indented below it, expect."""
+    noted = _NOTED.match(line)
+    head = noted["head"] if noted is not None else line
+    notes = dict(note.split(" ", 1) for note in noted["notes"].split(", ")) if noted is not None else {}
+    kind = head.partition(" ")[0]
+    if kind not in PAYLOADS:
+        raise ValueError(f"no event begins with '{kind}'; known are {', '.join(PAYLOADS)}, or (nothing)")
+    if kind == "initial" and not below and head != "initial (nothing)":
+        raise ValueError("below `initial` stand its rows; without any it is `initial (nothing)`")
+    return ShownEvent(head=head, body=tuple(sorted(below)), notes=notes)
+
+
+def show_event(event: Event, names: Names, start: datetime) -> ShownEvent:
+    """What a story would have to say to expect this event."""
+    notes = {"tick": str(event.tick), "position": str(event.position), "dropped": str(event.dropped)}
+    body: list[str] = []
+    head = event.type
+    if event.window_end is not None and event.window_start is not None:
+        span = f"{_since(event.window_start, start)}..{_since(event.window_end, start)}"
+        if event.type == "window":
+            head = f"window {span}"
+        else:
+            notes["window"] = span
+    if event.matches is not None:
+        body = [_row(match, names) for match in event.matches]
+        head += "" if body else " (nothing)"
+    if event.events is not None:
+        body = [show_event(inner, names, start).head for inner in event.events]
+    if event.match is not None:
+        before = f"{_row(event.prev, names)} -> " if event.prev is not None else ""
+        head = f"{head} {before}{_row(event.match, names)}"
+    return ShownEvent(head=head, body=tuple(sorted(body)), notes=notes)
+
+
+def _since(moment: datetime, start: datetime) -> str:
+    return duration_to_text(moment - start)
+
+
+def _row(match: Mapping[str, Any], names: Names) -> str:
+    return " | ".join(render(value, names) for value in match.values())
+
+
+def differ(
+    expected: Sequence[ShownEvent], found: Sequence[ShownEvent], *, in_order: bool
+) -> list[tuple[ShownEvent | None, ShownEvent | None]]:
+    """Pairs of what was expected and what came instead. Events of one commit may come in any order, unless told so."""
+    if not in_order:
+        sizes = [len(list(group)) for _, group in groupby(found, key=_commit)]
+        expected = [event for part in _parts(expected, sizes) for event in sorted(part, key=_sorting)]
+        found = [event for part in _parts(found, sizes) for event in sorted(part, key=_sorting)]
+    shared = min(len(expected), len(found))
+    wrong: list[tuple[ShownEvent | None, ShownEvent | None]] = []
+    wrong += [(e, f) for e, f in zip(expected, found, strict=False) if not e.fits(f)]
+    wrong += [(event, None) for event in expected[shared:]]
+    return wrong + [(None, event) for event in found[shared:]]
+
+
+def _commit(event: ShownEvent) -> tuple[bool, str]:
+    """What events of one commit have in common; the snapshot stands apart."""
+    return event.head.startswith("initial"), event.notes["tick"]
+
+
+def _sorting(event: ShownEvent) -> tuple[str, tuple[str, ...]]:
+    return event.head, event.body
+
+
+def _parts(events: Sequence[ShownEvent], sizes: Iterable[int]) -> list[Sequence[ShownEvent]]:
+    """The events cut into parts of these sizes; what is left over is the last part."""
+    parts, at = [], 0
+    for size in sizes:
+        parts.append(events[at : at + size])
+        at += size
+    return [*parts, events[at:]]

@@ -1,0 +1,101 @@
+"""Steps of a story that are about watches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from vedette.testing.stories.events import ShownEvent, read_event
+
+__all__ = ["Attach", "Confirm", "Errors", "Limit", "Told", "WatchStep", "named_watch", "read_told"]
+
+_NAMED = re.compile(r"\s*(?P<name>\w+)\s*=\s*WATCH\b", re.IGNORECASE)
+_TOLD = re.compile(
+    r"^(?P<watches>\w+(?:, \w+)*)(?: first (?P<limit>\d+))?(?P<order> in order)?(?P<again> again)?$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What each of these watches is told since it was last asked."""
+
+    line: int
+    watches: tuple[str, ...]
+    events: tuple[ShownEvent, ...]
+    limit: int | None = None
+    in_order: bool = False
+    """Without it, events of one commit may come in any order."""
+    again: bool = False
+    """All of it was told before: what a reliable watch may do after a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """The records that a watch has for its owner, each by its code and words of it."""
+
+    line: int
+    watch: str
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attach:
+    """A session takes a watch up again, by its name or its handle."""
+
+    line: int
+    watch: str
+    session: str
+    by_handle: bool
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """The owner has everything for certain that it was told so far."""
+
+    line: int
+    watch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A session that may have so many watches, of so many in all."""
+
+    line: int
+    session: str
+    per_session: int
+    total: int
+
+
+WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Limit
+
+
+def named_watch(text: str) -> str | None:
+    """The name of `name = WATCH …`: such a watch is held, and can be asked about."""
+    found = _NAMED.match(text)
+    return found["name"] if found is not None else None
+
+
+def read_told(line: int, rest: str, lines: list[str]) -> Told:
+    """`.told a, b first 2 in order` with the lines below it."""
+    found = _TOLD.match(rest)
+    if found is None:
+        raise ValueError("write `.told watch, watch`, then perhaps `first 2`, `in order`, `again`")
+    blocks: list[tuple[str, list[str]]] = []
+    for each in lines:
+        if not each.startswith((" ", "\t")):
+            blocks.append((each, []))
+        elif blocks:
+            blocks[-1][1].append(each.strip())
+    if not blocks:
+        raise ValueError("below `.told` stands what the watch is told, or (nothing)")
+    nothing = [head for head, _ in blocks] == ["(nothing)"]
+    return Told(
+        line=line,
+        watches=tuple(found["watches"].split(", ")),
+        events=() if nothing else tuple(read_event(head, below) for head, below in blocks),
+        limit=int(found["limit"]) if found["limit"] is not None else None,
+        in_order=found["order"] is not None,
+        again=found["again"] is not None,
+    )

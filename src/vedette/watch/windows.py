@@ -1,0 +1,67 @@
+"""Windows: when they end, and what they hold (surface.md, Windows). Time is a parameter.
+
+tumbling(d): windows follow each other, from the creation of the watch. sliding(d, i): every i, over the last d.
+Without aggregates a window collects events and delivers them as one, nothing when there are none. With aggregates every
+window end tells every group: tumbling over the matches that exist then, sliding over those that were added or changed
+within the duration.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import datetime, timedelta
+from typing import Any
+
+from vedette.watch.delta import Delta
+from vedette.watch.options import Window
+
+__all__ = ["WindowState"]
+
+
+class WindowState:
+    """The windows of one watch."""
+
+    __slots__ = ("_collected", "_touched", "end", "first", "window")
+
+    def __init__(self, window: Window, now: datetime) -> None:
+        self.window = window
+        self.end = now + window.interval
+        """When the next window ends."""
+        self.first = True
+        """Whether no window has ended yet: the first aggregate is told as `initial`."""
+        self._collected: deque[tuple[datetime, int, Delta]] = deque()
+        self._touched: dict[Any, datetime] = {}
+
+    @property
+    def start(self) -> datetime:
+        return self.end - self.window.duration
+
+    def collect(self, delta: Delta, tick: int, now: datetime) -> None:
+        """An event of a watch without aggregates."""
+        self._collected.append((now, tick, delta))
+
+    def touch(self, identity: Any, now: datetime) -> None:
+        """A match of an aggregating sliding watch was added or changed."""
+        self._touched[identity] = now
+
+    def recent(self) -> set[Any]:
+        """Matches that were touched within the window that ends now."""
+        start = self.start
+        self._touched = {identity: at for identity, at in self._touched.items() if at >= start}
+        return set(self._touched)
+
+    def close(self) -> tuple[datetime, datetime, list[tuple[int, Delta]]]:
+        """End the window: its bounds, and the events from its start up to, not at, its end."""
+        start, end = self.start, self.end
+        collected = self._collected
+        while collected and collected[0][0] < start:
+            collected.popleft()
+        held = [(tick, delta) for at, tick, delta in collected if at < end]
+        self.end = end + self.window.interval
+        return start, end, held
+
+    def validate(self) -> None:
+        """Raise AssertionError unless what is collected is in order; for tests."""
+        times = [at for at, _, _ in self._collected]
+        assert times == sorted(times)
+        assert self.window.interval > timedelta(0)

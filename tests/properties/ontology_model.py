@@ -1,0 +1,114 @@
+"""The ontologies that the property tests draw: fixed node types, edge types with random ends and modifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+__all__ = ["CONCRETE", "NODES", "EdgeModel", "OntologyModel", "attributes_of", "ontologies"]
+
+NODES = """
+abstract node Base { k: Int, n: Int?, u: Int? [unique], i: Int? [indexed] }
+node A: Base
+node B: Base { m: Int? }
+node C: A { m: Int? }
+node D { k: Int, n: Int? }
+"""
+
+CONCRETE: dict[str, tuple[str, ...]] = {
+    "Base": ("A", "B", "C"),
+    "A": ("A", "C"),
+    "B": ("B",),
+    "C": ("C",),
+    "D": ("D",),
+    "A | D": ("A", "C", "D"),
+    "any": ("A", "B", "C", "D"),
+}
+_ATTRIBUTES = {"A": "knui", "B": "knuim", "C": "knuim", "D": "kn"}
+
+
+def attributes_of(type_name: str) -> str:
+    """The attributes that the language lets one read of a variable of this type: one letter each."""
+    if "|" in type_name:
+        return "kn"
+    return "".join(a for a in "knuim" if any(a in _ATTRIBUTES[c] for c in CONCRETE[type_name]))
+
+
+def has_attribute(concrete: str, attribute: str) -> bool:
+    return attribute in _ATTRIBUTES[concrete]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeModel:
+    name: str
+    ends: tuple[str, ...]
+    """Types of the targets; `edge<e0>` for an edge about an edge."""
+    symmetric: bool = False
+    no_self: bool = False
+    acyclic: bool = False
+    unique: bool = False
+    most: tuple[int | None, ...] = ()
+    on_kill_source: str = "unlink"
+    on_kill_target: str = "unlink"
+
+    def text(self) -> str:
+        ends = ", ".join(f"p{i}: {end}" for i, end in enumerate(self.ends))
+        words = [w for w in ("symmetric", "no_self", "acyclic", "unique") if getattr(self, w)]
+        words += [f"p{i} -> 0..{most}" for i, most in enumerate(self.most) if most is not None]
+        for word in ("on_kill_source", "on_kill_target"):
+            action = getattr(self, word)
+            words += [f"{word}: {action}"] if action != "unlink" else []
+        brackets = f" [{', '.join(words)}]" if words else ""
+        return f"edge {self.name}({ends}){brackets} {{ k: Int, w: Int? }}"
+
+
+@dataclass(frozen=True)
+class OntologyModel:
+    edges: dict[str, EdgeModel]
+
+    def text(self) -> str:
+        return "\n".join([NODES, *(edge.text() for edge in self.edges.values())])
+
+    @property
+    def prevents(self) -> bool:
+        return any("prevent" in (e.on_kill_source, e.on_kill_target) for e in self.edges.values())
+
+
+ENDS = ("A", "B", "Base", "C", "D", "any", "A | D")
+ACTIONS = ("unlink", "unlink", "cascade", "prevent")
+
+
+@st.composite
+def binary_edges(draw: Callable[[Any], Any], name: str) -> EdgeModel:
+    first = draw(st.sampled_from(ENDS))
+    second = draw(st.sampled_from((first, first, *ENDS)))
+    modifiers = draw(st.sets(st.sampled_from(("symmetric", "no_self", "acyclic", "unique", "most")), max_size=3))
+    symmetric = "symmetric" in modifiers and first == second
+    limit = draw(st.integers(1, 2))
+    most = (limit, limit) if symmetric else draw(st.sampled_from(((limit, None), (None, limit), (limit, limit))))
+    return EdgeModel(
+        name=name,
+        ends=(first, second),
+        symmetric=symmetric,
+        no_self="no_self" in modifiers,
+        acyclic="acyclic" in modifiers and not symmetric,
+        unique="unique" in modifiers,
+        most=most if "most" in modifiers else (),
+        on_kill_source=draw(st.sampled_from(ACTIONS)),
+        on_kill_target=draw(st.sampled_from(ACTIONS)),
+    )
+
+
+@st.composite
+def ontologies(draw: Callable[[Any], Any], *, plain: bool = False) -> OntologyModel:
+    """`plain`: edges without limits and referential actions, so that graphs grow freely."""
+    edges = [draw(binary_edges("e0")), draw(binary_edges("e1"))]
+    if plain:
+        edges = [EdgeModel(name=e.name, ends=e.ends, symmetric=e.symmetric) for e in edges]
+    edges.append(EdgeModel(name="flag", ends=(draw(st.sampled_from(ENDS)),)))
+    edges.append(EdgeModel(name="tri", ends=tuple(draw(st.sampled_from(ENDS)) for _ in range(3))))
+    edges.append(EdgeModel(name="about", ends=("edge<e0>", "Base")))
+    return OntologyModel({edge.name: edge for edge in edges})

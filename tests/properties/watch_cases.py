@@ -1,0 +1,250 @@
+"""A case of the oracle test: an ontology, and steps by several sessions; drawn, printed, and carried out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.properties.watch_ontologies import VALUES, Choices, Ontology, draw_ontology, literal
+from tests.properties.watch_patterns import Named
+from tests.properties.watch_queries import Query, draw_query
+
+__all__ = ["Case", "Do", "Follow", "Manage", "Step", "cases"]
+
+WRITERS = 2
+"""Sessions that write, each with its own transaction."""
+
+
+@dataclass(frozen=True)
+class Do:
+    """A statement. `#n1` means the element that the case calls so."""
+
+    session: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"s{self.session}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Follow:
+    """A new watch, of the system context or of an actor."""
+
+    query: Query
+    values: tuple[Any, ...]
+    actor: str | None
+    initial: bool
+
+    def text(self) -> str:
+        return self.query.watch_text(self.values, *(() if self.initial else ("initial: none",)))
+
+    def __str__(self) -> str:
+        return f"{self.actor or 'system'}: {self.text()}  {self.query.parameters(self.values) or ''}"
+
+
+@dataclass(frozen=True)
+class Manage:
+    """PAUSE, RESUME or CANCEL of one of the watches made so far."""
+
+    operation: str
+    watch: int
+
+    def __str__(self) -> str:
+        return f"{self.operation} the watch number {self.watch}"
+
+
+Step = Do | Follow | Manage
+
+
+@dataclass(frozen=True)
+class Case:
+    ontology: Ontology
+    steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(("", self.ontology.text(), "", *map(str, self.steps), ""))
+
+
+@st.composite
+def cases(draw: Callable[[st.SearchStrategy[Any]], Any], *, policies: bool = False) -> Case:
+    choices = Choices(draw)
+    return _Author(choices, policies=policies).case()
+
+
+class _Author:
+    """Draws a case: a small graph, a few shapes, watches of them, and then whatever may happen."""
+
+    def __init__(self, choices: Choices, *, policies: bool) -> None:
+        self.choices = choices
+        self.ontology = draw_ontology(choices, rules=choices.chance(25), policies=policies)
+        self.policies = policies
+        self.alive: Named = {}
+        """Names of elements that are probably there; rules and cascades may know better."""
+        self.steps: list[Step] = []
+        self.queries: list[Query] = []
+        self.watches = 0
+        self._names: Counter[str] = Counter()
+        self._open: set[int] = set()
+
+    def case(self) -> Case:
+        choices = self.choices
+        for _ in range(choices.number(2, 6)):
+            self.steps.append(Do(0, self.spawn()))
+        for _ in range(choices.number(0, 6)):
+            self.steps.append(Do(0, self.link()))
+        self.actors = [name for name, kind in self.alive.items() if self._is_node(kind)][:2]
+        for _ in range(choices.number(1, 3)):
+            self.queries.append(draw_query(choices, self.ontology, dict(self.alive)))
+            for _ in range(choices.number(1, 3)):
+                self.follow(self.queries[-1])
+        for _ in range(choices.number(1, 12)):
+            self.step()
+        for session in sorted(self._open):
+            self.steps.append(Do(session, "COMMIT"))
+        return Case(self.ontology, tuple(self.steps))
+
+    def _is_node(self, kind: str) -> bool:
+        return any(node.name == kind for node in self.ontology.nodes)
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def follow(self, query: Query) -> None:
+        values = tuple(self.choices.one(hole.options) for hole in query.holes)
+        actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.chance(10) else None
+        self.steps.append(Follow(query, values, actor, initial=not self.choices.chance(10)))
+        self.watches += 1
+
+    def step(self) -> None:
+        form = self.choices.weighed(change=10, several=4, interleaved=1, watch=1, manage=1)
+        match form:
+            case "several":
+                self.transaction(self.choices.number(0, WRITERS - 1))
+            case "interleaved":
+                self.interleave(self.choices.number(0, WRITERS - 1))
+            case "watch":
+                self.follow(self.choices.one(self.queries))
+            case "manage":
+                operation = self.choices.one(("PAUSE", "RESUME", "RESUME", "CANCEL"))
+                self.steps.append(Manage(operation, self.choices.number(0, self.watches - 1)))
+            case _:
+                self.steps.append(Do(self.choices.number(0, WRITERS - 1), self.change()))
+
+    def transaction(self, session: int) -> None:
+        """BEGIN … COMMIT or ROLLBACK, with a savepoint now and then."""
+        if session in self._open:
+            self.interleave(session)
+            return
+        self.steps.append(Do(session, "BEGIN"))
+        for _ in range(self.choices.number(1, 4)):
+            self.steps.append(Do(session, self.change()))
+        if self.choices.chance(20):
+            self.steps.append(Do(session, "SAVEPOINT here"))
+            self.steps += [Do(session, self.change()), Do(session, "ROLLBACK TO here")]
+            self.steps.append(Do(session, self.change()))
+        self.steps.append(Do(session, "ROLLBACK" if self.choices.chance(15) else "COMMIT"))
+
+    def interleave(self, session: int) -> None:
+        """A transaction that stays open while others go on."""
+        if session in self._open:
+            self._open.discard(session)
+            self.steps.append(Do(session, "COMMIT"))
+            return
+        self._open.add(session)
+        isolation = self.choices.one(("", " SERIALIZABLE"))
+        self.steps += [Do(session, f"BEGIN{isolation}"), Do(session, self.change())]
+
+    # --- statements -------------------------------------------------------------------------------------------
+
+    def change(self) -> str:
+        form = self.choices.weighed(set=6, link=5, spawn=3, unlink=3, kill=3, all=3)
+        match form:
+            case "spawn":
+                return self.spawn()
+            case "link":
+                return self.link()
+            case "unlink" if (edges := self._edges()):
+                name = self.choices.one(edges)
+                if self.choices.chance(15):
+                    kind = self.ontology.edge(self.alive[name])
+                    return f"UNLINK {kind.name}({', '.join('_' for _ in kind.parameters)})"
+                self.alive.pop(name)
+                return f"UNLINK #{name}"
+            case "kill" if (nodes := self._nodes()):
+                name = self.choices.one(nodes)
+                self.alive.pop(name)
+                return f"KILL #{name}{self.choices.one(('', '', ' CASCADE', ' NO CASCADE'))}"
+            case "all":
+                return self.change_all()
+        return self.set()
+
+    def _nodes(self) -> list[str]:
+        return [name for name, kind in self.alive.items() if self._is_node(kind) and name not in self.actors]
+
+    def _edges(self) -> list[str]:
+        return [name for name, kind in self.alive.items() if not self._is_node(kind)]
+
+    def _name(self, letter: str, kind: str) -> str:
+        self._names[letter] += 1
+        name = f"{letter}{self._names[letter]}"
+        self.alive[name] = kind
+        return name
+
+    def _value(self, kind: str) -> str:
+        if kind in VALUES:
+            return literal(self.choices.one(VALUES[kind]))
+        fitting = [name for name, its in self.alive.items() if its in self.ontology.concrete(kind)]
+        return f"#{self.choices.one(fitting)}" if fitting and self.choices.chance(80) else "null"
+
+    def _block(self, kind: str, most: int) -> str:
+        attributes = self.ontology.attributes(kind)
+        chosen = self.choices.some(list(attributes), most)
+        inside = ", ".join(f"{name} = {self._value(attributes[name])}" for name in chosen)
+        return f" {{ {inside} }}" if inside else ""
+
+    def spawn(self) -> str:
+        kind = self.choices.one([kind.name for kind in self.ontology.nodes if not kind.abstract])
+        block = self._block(kind, 4)
+        text = f"SPAWN {self._name('n', kind)}: {kind}{block}"
+        if self.choices.chance(10):
+            text += f", SPAWN {self._name('n', kind)}: {kind}{block}"
+        return text
+
+    def link(self) -> str:
+        kind = self.choices.one(self.ontology.edges)
+        targets = []
+        for parameter in kind.parameters:
+            fitting = [n for n, its in self.alive.items() if its in self.ontology.concrete(parameter)]
+            if not fitting:
+                return self.spawn()
+            targets.append(f"#{self.choices.one(fitting)}")
+        unless = "IF NOT EXISTS " if self.choices.chance(10) else ""
+        block = self._block(kind.name, 2)
+        return f"LINK {unless}{kind.name}({', '.join(targets)}) AS {self._name('e', kind.name)}{block}"
+
+    def set(self) -> str:
+        having = [name for name, kind in self.alive.items() if self.ontology.attributes(kind)]
+        if not having:
+            return self.spawn()
+        name = self.choices.one(having)
+        attributes = self.ontology.attributes(self.alive[name])
+        chosen = self.choices.one(list(attributes))
+        return f"SET #{name}.{chosen} = {self._value(attributes[chosen])}"
+
+    def change_all(self) -> str:
+        """One statement over many elements."""
+        kind = self.choices.one(self.ontology.nodes).name
+        value = self._value("Int")
+        match self.choices.weighed(set=3, kill=1, link=2, move=2):
+            case "kill":
+                return f"MATCH x: {kind} WHERE x.n = {value} AND NOT EXISTS(flagged: {kind} WHERE flagged = x AND x.s = null) KILL x"
+            case "link":
+                edge = self.choices.one([e for e in self.ontology.edges if len(e.parameters) == 2 and e.name != "on"])
+                first, second = edge.parameters
+                return f"MATCH x: {first}, y: {second} WHERE x.n = {value} AND y.s = {self._value('String')} LINK {edge.name}(x, y)"
+            case "move":
+                return f"MATCH x: {kind} SET x.n = x.n + 1"
+        return f"MATCH x: {kind} WHERE x.n = {value} SET x.s = {self._value('String')}"

@@ -1,0 +1,424 @@
+-- Live queries: what a dashboard, a monitor or a derived view asks for.
+
+.ontology board
+    node Project { name: String }
+    node Task {
+      title: String [required],
+      status: String = "todo",
+      priority: Int = 0,
+      done_at: Timestamp?
+    }
+    edge belongs_to(task: Task, project: Project)
+
+=== seed.events, B2, B3, S.position | a board shows tasks as they come, change and go
+.watches one element
+.given board
+> SPAWN old: Task { title = "old" }
+> board = WATCH t: Task RETURN t.title, t.status
+.told board
+initial (position 1)
+  "old" | "todo"
+> SPAWN new: Task { title = "new" }
+.told board
+added "new" | "todo" (position 2)
+> SET #new.status = "doing"
+> KILL #old
+.told board
+changed "new" | "todo" -> "new" | "doing" (position 3)
+removed "old" | "todo" (position 4)
+.told board
+(nothing)
+
+=== seed.simple, B38 | only what is done: entering and leaving the condition
+.watches one element
+.given board
+> done = WATCH t: Task WHERE t.status = "done" RETURN t
+.told done
+initial (nothing)
+> SPAWN a: Task { title = "a" }
+.told done
+(nothing)
+> SET #a.status = "done"
+.told done
+added Task #a {title: "a", status: "done", priority: 0}
+> SET #a.priority = 3
+.told done
+changed Task #a {title: "a", status: "done", priority: 0} -> Task #a {title: "a", status: "done", priority: 3}
+> SET #a.status = "todo"
+.told done
+removed Task #a {title: "a", status: "done", priority: 3}
+
+=== seed.dashboard | the dashboard of one project among many
+.watches several elements
+.given board
+>> SPAWN p: Project { name = "house" }
+   SPAWN q: Project { name = "boat" }
+   SPAWN a: Task { title = "walls" }
+   LINK belongs_to(#a, #p)
+> board = WATCH t: Task, belongs_to(t, #p)
+    [mode: watch, delivery: reliable]
+  RETURN t.id, t.title, t.status, t.priority
+.told board
+initial
+  #a | "walls" | "todo" | 0
+> SPAWN b: Task { title = "mast" }
+> LINK belongs_to(#b, #q)
+.told board
+(nothing)
+> LINK belongs_to(#b, #p)
+> SET #b.title = "beam"
+.told board
+added #b | "mast" | "todo" | 0
+changed #b | "mast" | "todo" | 0 -> #b | "beam" | "todo" | 0
+> UNLINK belongs_to(#a, #p)
+.told board
+removed #a | "walls" | "todo" | 0
+> KILL #b
+.told board
+removed #b | "beam" | "todo" | 0
+
+=== B2 | a change of something that is not returned is no event
+.watches one element
+.given board
+> SPAWN a: Task { title = "a" }
+> titles = WATCH t: Task WHERE t.priority < 5 RETURN t.title
+.told titles
+initial
+  "a"
+> SET #a.status = "doing"
+> SET #a.priority = 3
+.told titles
+(nothing)
+> SET #a.priority = 7
+.told titles
+removed "a"
+
+=== B2 | setting what is there already is no event
+.watches one element
+.given board
+> SPAWN a: Task { title = "a" }
+> board = WATCH t: Task RETURN t.title [initial: none]
+! E1001
+> board = WATCH t: Task [initial: none] RETURN t.title
+> SET #a.title = "a"
+.told board
+(nothing)
+
+=== seed.transactions, 4.4 | the net effect of a transaction, never what was in between
+.watches one element
+.given board
+> done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title, t.status
+> all = WATCH t: Task [initial: none] RETURN t.title, t.status
+> BEGIN
+> SPAWN t: Task { title = "x", status = "todo" }
+.told done, all
+(nothing)
+> SET #t.status = "done"
+.told done, all
+(nothing)
+> COMMIT
+.told done, all
+added "x" | "done"
+> BEGIN
+> SET #t.title = "y"
+> SET #t.title = "z"
+> COMMIT
+.told done, all
+changed "x" | "done" -> "z" | "done"
+
+=== 4.4 | made and removed in one transaction is nothing
+.watches one element
+.given board
+> all = WATCH t: Task [initial: none] RETURN t.title
+> BEGIN
+> SPAWN t: Task { title = "x" }
+> KILL #t
+> COMMIT
+.told all
+(nothing)
+
+=== 4.4 | out of the condition and back in one transaction is a change at most
+.watches one element
+.given board
+> SPAWN t: Task { title = "x" }
+> todo = WATCH t: Task WHERE t.status = "todo" [initial: none] RETURN t.title
+> BEGIN
+> SET #t.status = "doing"
+> SET #t.status = "todo"
+> COMMIT
+.told todo
+(nothing)
+> BEGIN
+> SET #t { status = "doing", title = "y" }
+> SET #t.status = "todo"
+> COMMIT
+.told todo
+changed "x" -> "y"
+
+=== 4.4 | what is rolled back, or refused at COMMIT, was never there
+.watches one element
+.given board
+.define constraint no_zero: t: Task => t.priority < 10
+> all = WATCH t: Task [initial: none] RETURN t.title
+> BEGIN
+> SPAWN t: Task { title = "x" }
+> ROLLBACK
+> SPAWN t: Task { title = "y", priority = 11 }
+! E3001
+> BEGIN
+> SPAWN t: Task { title = "a" }
+> SAVEPOINT s
+> SPAWN t: Task { title = "b" }
+> ROLLBACK TO s
+> COMMIT
+.told all
+added "a"
+
+=== B3, seed.initial | nothing but what is new from now on
+.watches one element
+.given board
+> SPAWN t: Task { title = "old" }
+> new = WATCH t: Task [initial: none] RETURN t.title
+.told new
+(nothing)
+> KILL #t
+> SPAWN u: Task { title = "new" }
+.told new
+removed "old" (position 1)
+added "new" (position 2)
+
+=== seed.modes | all who watch see all, and the graph is as it was
+.watches one element
+.given board
+> SPAWN t: Task { title = "x" }
+ann> a = WATCH t: Task RETURN t.title
+bob> b = WATCH t: Task RETURN t.title
+carl> c = WATCH t: Task [mode: watch, group: "workers"] RETURN t.title
+.told a, b, c
+initial
+  "x"
+> SET #t.title = "y"
+.told a, b, c
+changed "x" -> "y"
+> MATCH t: Task RETURN t.title
+"y"
+
+=== S.threshold | an alarm when a value crosses its threshold, once each way
+.watches one element
+.define node Sensor { name: String, degrees: Float }
+> SPAWN s: Sensor { name = "boiler", degrees = 60.0 }
+.with {"limit": 90}
+> hot = WATCH s: Sensor WHERE s.degrees > $limit RETURN s.name
+.with {"limit": 95}
+> hotter = WATCH s: Sensor WHERE s.degrees > $limit RETURN s.name
+.told hot, hotter
+initial (nothing)
+> SET #s.degrees = 91.5
+.told hot
+added "boiler"
+.told hotter
+(nothing)
+> SET #s.degrees = 99.0
+.told hot
+(nothing)
+.told hotter
+added "boiler"
+> SET #s.degrees = 90.0
+.told hot, hotter
+removed "boiler"
+
+=== S.tags | one watch for several tags
+.watches several elements
+.define
+    node Note { text: String }
+    node Tag { name: String [unique] }
+    edge tagged(note: Note, tag: Tag)
+>> SPAWN red: Tag { name = "red" }
+   SPAWN blue: Tag { name = "blue" }
+   SPAWN grey: Tag { name = "grey" }
+   SPAWN n: Note { text = "hello" }
+> bright = WATCH n: Note, tagged(n, g) WHERE g.name IN ["red", "blue"] RETURN n.text, g.name
+> any = WATCH n: Note WHERE EXISTS(g: Tag, tagged(n, g) WHERE g.name = "red" OR g.name = "blue") RETURN n.text
+.told bright, any
+initial (nothing)
+> LINK tagged(#n, #grey)
+.told bright, any
+(nothing)
+> LINK tagged(#n, #red)
+.told bright
+added "hello" | "red"
+.told any
+added "hello"
+> LINK tagged(#n, #blue)
+.told bright
+added "hello" | "blue"
+.told any
+(nothing)
+> UNLINK tagged(#n, #red)
+.told bright
+removed "hello" | "red"
+.told any
+(nothing)
+> UNLINK tagged(#n, #blue)
+.told bright
+removed "hello" | "blue"
+.told any
+removed "hello"
+
+=== 1.6.types, S.union | a union of types and subtypes, each told as what it is
+.watches one element
+.define
+    abstract node Doc { title: String }
+    node Letter: Doc
+    node Invoice: Doc { total: Int = 0 }
+    node Photo { title: String }
+> papers = WATCH d: Doc RETURN d
+> seen = WATCH d: Letter | Photo RETURN d.title
+.told papers, seen
+initial (nothing)
+>> SPAWN l: Letter { title = "l" }
+   SPAWN i: Invoice { title = "i", total = 5 }
+   SPAWN p: Photo { title = "p" }
+.told papers
+added Letter #l {title: "l"}
+added Invoice #i {title: "i", total: 5}
+.told seen
+added "l"
+added "p"
+
+=== seed.audit | an audit of what is deleted, with its last values
+.watches one element
+.given board
+> SPAWN a: Task { title = "secret plan" }
+> SPAWN b: Task { title = "other" }
+> gone = WATCH t: Task [initial: none, ordering: causal] RETURN t.id, t.title
+> SET #a.title = "plan"
+> KILL #a
+> MATCH t: Task KILL t
+.told gone in order
+changed #a | "secret plan" -> #a | "plan"
+removed #a | "plan"
+removed #b | "other"
+
+=== 4.4 | a cascade of deletes is one commit, whole
+.watches several elements
+.define
+    node Folder { name: String }
+    node File { name: String }
+    edge holds(folder: Folder, file: File) [on_kill_source: cascade]
+>> SPAWN f: Folder { name = "f" }
+   LINK holds(#f, SPAWN File { name = "a" } AS a)
+   LINK holds(#f, SPAWN File { name = "b" } AS b)
+> files = WATCH x: File [initial: none] RETURN x.name
+> places = WATCH f: Folder, x: File, holds(f, x) [initial: none] RETURN f.name, x.name
+> lonely = WATCH x: File WHERE NOT EXISTS(f: Folder, holds(f, x)) [initial: none] RETURN x.name
+> KILL #f
+.told files
+removed "a" (tick 3)
+removed "b" (tick 3)
+.told places
+removed "f" | "a"
+removed "f" | "b"
+.told lonely
+(nothing)
+
+=== seed.rules, B21 | what rules make is told like everything else, as it is at the end
+.watches one element
+.given board
+.define rule stamp: t: Task WHERE t.status = "done" AND t.done_at IS NULL => SET t.done_at = now()
+> SPAWN t: Task { title = "x" }
+> all = WATCH t: Task [initial: none] RETURN t.title, t.status, t.done_at
+.advance 5s
+> SET #t.status = "done"
+.told all
+changed "x" | "todo" | null -> "x" | "done" | @2024-01-01T00:00:05.000Z
+
+=== seed.rules | a rule that makes something new is told of it, too
+.watches several elements
+.define
+    node Order { total: Int }
+    node Invoice { total: Int }
+    edge bills(invoice: Invoice, order: Order)
+    rule invoice: o: Order WHERE NOT EXISTS(i: Invoice, bills(i, o)) => SPAWN i: Invoice { total = o.total }, LINK bills(i, o)
+> open = WATCH o: Order WHERE NOT EXISTS(i: Invoice, bills(i, o)) RETURN o.total
+> billed = WATCH i: Invoice, o: Order, bills(i, o) RETURN o.total, i.total
+.told open, billed
+initial (nothing)
+> SPAWN o: Order { total = 7 }
+.told open
+(nothing)
+.told billed
+added 7 | 7
+
+=== seed.parameters, B36 | the same watch for every user, each with its own value
+.watches one element
+.given board
+.with {"p": 1}
+> low = WATCH t: Task WHERE t.priority = $p RETURN t.title
+.with {"p": 9}
+> high = WATCH t: Task WHERE t.priority = $p RETURN t.title
+.with {"p": 9}
+> too = WATCH t: Task WHERE t.priority = $p RETURN t.title
+.told low, high, too
+initial (nothing)
+> SPAWN t: Task { title = "x", priority = 1 }
+> SET #t.priority = 9
+.told low
+added "x"
+removed "x"
+.told high, too
+added "x"
+
+=== B1 | two edges between the same two are one match, told once
+.watches several elements
+.given board
+>> SPAWN p: Project { name = "house" }
+   SPAWN t: Task { title = "walls" }
+> both = WATCH t: Task, p: Project, belongs_to(t, p) [initial: none] RETURN t.title
+> each = WATCH t: Task, p: Project, belongs_to(t, p) AS e [initial: none] RETURN t.title
+> LINK belongs_to(#t, #p) AS one
+> LINK belongs_to(#t, #p) AS two
+.told both
+added "walls"
+.told each
+added "walls"
+added "walls"
+> UNLINK #one
+.told both
+(nothing)
+.told each
+removed "walls"
+> UNLINK #two
+.told both, each
+removed "walls"
+
+=== S.define | a watch lives on when the ontology grows
+.watches one element
+.given board
+> all = WATCH t: Task [initial: none] RETURN t
+.define
+    node Task { title: String [required], status: String = "todo", priority: Int = 0, done_at: Timestamp?, owner: String? }
+    node Chore: Task
+> SPAWN t: Task { title = "x", owner = "ann" }
+> SPAWN c: Chore { title = "sweep" }
+.told all
+added Task #t {title: "x", status: "todo", priority: 0, owner: "ann"}
+added Chore #c {title: "sweep", status: "todo", priority: 0}
+
+=== B37 | what is overdue: time alone is no event, the next commit or tick tells
+.watches one element
+.define node Bill { name: String, due: Timestamp }
+> SPAWN b: Bill { name = "rent", due = @2024-01-01T00:01:00Z }
+> late = WATCH b: Bill WHERE b.due < now() RETURN b.name
+.told late
+initial (nothing)
+.advance 2m
+.told late
+(nothing)
+> SPAWN c: Bill { name = "gas", due = @2024-02-01 }
+.told late
+added "rent"
+.advance 60d
+> TICK
+.told late
+added "gas"
