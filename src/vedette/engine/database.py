@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import MsgspecError
 
+from vedette.change import Event
 from vedette.clock import Clock
 from vedette.engine.async_session import AsyncSession, DurableWaiters
 from vedette.engine.codec import ElementCodec
@@ -20,6 +21,7 @@ from vedette.engine.history import History
 from vedette.engine.journal import TICK_KEY, encode_commits
 from vedette.engine.layer0 import LayerZero
 from vedette.engine.prepare import StatementCache
+from vedette.engine.reactor import Reactor
 from vedette.engine.session import Session
 from vedette.engine.state import Commit, GraphState
 from vedette.engine.turn import Turn
@@ -54,6 +56,7 @@ class Database:
         self.turn = Lock()
         """Held by whoever reads or writes the state; never while waiting for a disk."""
         self.sessions: dict[str, Session] = {}
+        self._reactors: list[Reactor] = []
         self.waiters = DurableWaiters(self)
         limits = replace(DEFAULT_LIMITS, max_source_characters=settings.max_statement_characters)
         self.statements = StatementCache(settings.plan_cache_size, limits)
@@ -132,6 +135,8 @@ class Database:
             self._closed = True
             self._refusal = f"The database '{self.name}' is closed: open it again"
             sessions = list(self.sessions.values())
+        for reactor in self._reactors:
+            reactor.close()
         for session in sessions:
             session.close()
         try:
@@ -156,6 +161,21 @@ class Database:
         """A session for asyncio; open and use it inside a running loop."""
         self.check_open()
         return AsyncSession(self, actor)
+
+    def reactor(
+        self,
+        name: str,
+        watch_text: str,
+        callback: Callable[[Event], object],
+        params: Mapping[str, Any] | None = None,
+        /,
+        **named: Any,
+    ) -> Reactor:
+        """Call Python for every event of a watch, durably: the position under `name` survives restarts."""
+        self.check_open()
+        reactor = Reactor(self, name, watch_text, callback, {**(params or {}), **named})
+        self._reactors.append(reactor)
+        return reactor
 
     # --- defining ---------------------------------------------------------------------------------------------
 

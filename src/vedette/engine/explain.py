@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from vedette.engine import execution
 from vedette.engine.compile import Mutation, Query, compile_statement
+from vedette.engine.explain_watch import explain_watch
 from vedette.engine.prepare import Prepared
 from vedette.engine.request import Request
 from vedette.engine.result import Result
@@ -23,6 +24,9 @@ EXPLAINED = (ast.Match, ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unli
 
 
 def explain_statement(request: Request) -> Result:
+    statement = request.prepared.statement
+    if isinstance(statement, ast.Explain) and isinstance(statement.statement, ast.Watch):
+        return explain_watch(request, statement.statement)
     inner = _inner(request.prepared)
     with request.session.turn:
         executable = compile_statement(request.prepared, inner, request.signature, request.database.state)

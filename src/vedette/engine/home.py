@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -11,10 +11,12 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
+from vedette.change import Event
 from vedette.clock import Clock, SystemClock
 from vedette.engine.async_session import AsyncSession
 from vedette.engine.collection import collection_policy
 from vedette.engine.database import Database
+from vedette.engine.reactor import Reactor
 from vedette.engine.session import Session
 from vedette.errors import StoreError
 from vedette.settings import Settings, checked, load_settings
@@ -86,6 +88,18 @@ class Vedette:
     def async_session(self, actor: str | None = None) -> AsyncSession:
         """The same for asyncio: `async with db.async_session() as s: await s.execute(…)`."""
         return self._default.async_session(actor)
+
+    def reactor(
+        self,
+        name: str,
+        watch_text: str,
+        callback: Callable[[Event], object],
+        params: Mapping[str, Any] | None = None,
+        /,
+        **named: Any,
+    ) -> Reactor:
+        """Call Python for every event of a watch, durably: the position under `name` survives restarts."""
+        return self._default.reactor(name, watch_text, callback, params, **named)
 
     @property
     def default(self) -> Database:

@@ -59,6 +59,14 @@ class LastingWatches:
 
     def remember(self, watch: Watch, request: Request) -> None:
         """A new lasting watch: its statement goes to the store with the next flush."""
+        watch.details.base = self._database.state.sequence + 2
+        watch.details.cursor = {"sequence": watch.details.base, "start": 0, "confirmed": 0, "done": 0}
+        self._note(self._facts(watch, request), self._cursor(watch))
+
+    def rename(self, watch: Watch) -> None:
+        self._note(self._facts(watch, watch.details.request))
+
+    def _facts(self, watch: Watch, request: Request) -> tuple[str, str]:
         facts = {
             "text": request.text,
             "constants": [_stored(value) for value in watch.constants],
@@ -67,9 +75,7 @@ class LastingWatches:
             "name": watch.details.name,
             "created_ms": watch.created_ms,
         }
-        watch.details.base = self._database.state.sequence + 2
-        watch.details.cursor = {"sequence": watch.details.base, "start": 0, "confirmed": 0, "done": 0}
-        self._note((self._key(_WATCH, watch), json.dumps(facts)), self._cursor(watch))
+        return self._key(_WATCH, watch), json.dumps(facts)
 
     def forget(self, watch: Watch) -> None:
         if watch.details.cursor is not None:

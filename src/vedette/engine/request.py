@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.prepare import Prepared
+from vedette.language.statements import Statement
 from vedette.values import Value
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class Request:
     @property
     def signature(self) -> tuple[type, ...]:
         return tuple(map(type, self.constants))
+
+    def about(self, statement: Statement) -> Request:
+        """The same request for a statement inside this one: what EXPLAIN explains."""
+        inner = Prepared(statement, self.prepared.literals, self.prepared.source)
+        inner.parameters = self.prepared.parameters
+        return Request(self.session, inner, self.constants, self.text)
 
     def executable(self) -> Any:
         """The compiled statement; call with the database's turn held."""

@@ -95,6 +95,7 @@ class Watching:
             self._by_session.setdefault(session.id, []).append(watch.number)
             self._begin(watch)
             if watch.lasts:
+                watch.details.request = request
                 self.lasting.remember(watch, request)
         return watch
 
@@ -523,6 +524,14 @@ class Watching:
 
     def id_of(self, watch: Watch) -> str:
         return self.lasting.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"
+
+    def name(self, session: Session, id: str, name: str) -> None:
+        """Give a lasting watch a name to attach by."""
+        with session.turn:
+            watch = self.find(session, id)
+            watch.details.name = name
+            if watch.details.request is not None:
+                self.lasting.rename(watch)
 
     def text_of(self, watch: Watch) -> str:
         """The watch's statement with its own constants."""

@@ -300,10 +300,11 @@ class _Planner:
             self.bound |= ends
 
     def _guaranteed(self, node: NodeElement) -> bool:
-        if node.implicit and node.slot not in self.loose:
-            return True
+        """Whether what bound the register can have bound nothing but elements of the node's types."""
         known = self.known.get(node.slot)
-        return known is not None and known <= frozenset(node.types)
+        if known is not None:
+            return known <= frozenset(node.types)
+        return node.implicit and node.slot not in self.loose
 
     def _learn(self, edge: EdgeElement) -> None:
         schema = self.context.schema
@@ -316,7 +317,13 @@ class _Planner:
                         self.known[target] = frozenset(schema.concrete(type_.names))
 
     def _filters(self) -> None:
-        ready = [(c, slots) for c, slots in self.waiting if slots <= self.bound]
+        """Test what can be tested by now: a condition may read an element only when its type is certain."""
+        unsure = {
+            element.slot
+            for element in self.elements
+            if isinstance(element, NodeElement) and not self._guaranteed(element)
+        }
+        ready = [(c, slots) for c, slots in self.waiting if slots <= self.bound - unsure]
         self.waiting = [item for item in self.waiting if item not in ready]
         for condition, _ in sorted(ready, key=lambda item: _weight(item[0])):
             if not self._answered(condition):

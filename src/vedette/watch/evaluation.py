@@ -63,8 +63,31 @@ def shape_matches(
         return _single_matches(shape, changes, scene)
     before = {shape.matches.key(row): row for row in shape.matches.find(scene.before, changes)}
     after = {shape.matches.key(row): row for row in shape.matches.find(scene.after, changes)}
+    if shape.matches.collapses:
+        _complete(shape, before, after, scene)
+    if shape.matches.collapses:
+        _complete(shape, before, scene.after, after)
+        _complete(shape, after, scene.before, before)
     merged = [(identity, row, after.get(identity)) for identity, row in before.items()]
     return merged + [(identity, None, row) for identity, row in after.items() if identity not in before]
+
+
+def _complete(shape: WatchShape, these: dict[Any, Row], context: Context, others: dict[Any, Row]) -> None:
+    """Another edge without a name may hold a match up: what is missing on one side is looked for there, whole."""
+    for identity, row in these.items():
+        if identity not in others:
+            held = shape.matches.holds(context, row)
+            if held is not None:
+                others[identity] = held
+
+
+def _complete(shape: WatchShape, before: dict[Any, Row], after: dict[Any, Row], scene: Scene) -> None:
+    """What the changes touch on one side only may hold on the other in another way: by a parallel edge."""
+    for here, there, context in ((before, after, scene.after), (after, before, scene.before)):
+        for identity in here.keys() - there.keys():
+            row = shape.matches.holds(context, here[identity])
+            if row is not None:
+                there[identity] = row
 
 
 def _single_matches(

@@ -66,12 +66,11 @@ class Listening:
         return None
 
     def _compare(self, step: Told, found: Sequence[Event]) -> str | None:
-        shapes = [wrong for event in found if (wrong := _payload(event)) is not None]
-        if shapes:
-            return shapes[0]
+        for event in found:
+            if (wrong := _payload(event)) is not None:
+                return wrong
         shown = [show_event(event, self._names, self._start) for event in found]
-        wrong = differ(step.events, shown, in_order=step.in_order)
-        if not wrong:
+        if not differ(step.events, shown, in_order=step.in_order):
             return None
         lines = ["expected", *(f"  {line}" for event in step.events for line in event.lines())]
         lines += ["was told", *(f"  {line}" for event in shown for line in event.lines())]

@@ -92,7 +92,7 @@ class _Teller:
         parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
         name = named_watch(step.text)
         if name is not None and not step.script:
-            self._hold(step, name, lambda: session.watch(step.text, parameters))
+            self._hold(step, name, step.expected, lambda: session.watch(step.text, parameters))
             self._learn(session)
             return
 
@@ -106,8 +106,8 @@ class _Teller:
         if result is not None:
             self._compare(step, step.expected, result)
 
-    def _hold(self, step: Step, name: str, act: Callable[[], HostWatch]) -> None:
-        watch = self._attempt(step, step.expected, act)
+    def _hold(self, step: Step, name: str, expected: Expected, act: Callable[[], HostWatch]) -> None:
+        watch = self._attempt(step, expected, act)
         if watch is not None:
             self._names[watch.id] = name
             self._listening.hold(name, watch)
@@ -115,7 +115,7 @@ class _Teller:
     def _attach(self, step: Attach) -> None:
         session = self._session(step.session)
         handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
-        self._hold(step, step.watch, lambda: session.attach(handle))
+        self._hold(step, step.watch, step.expected, lambda: session.attach(handle))
 
     def _check(self, step: Step, wrong: str | None) -> None:
         if wrong is not None:

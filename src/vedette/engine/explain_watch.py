@@ -1,0 +1,96 @@
+"""EXPLAIN WATCH: who answers a watch, how its changes are found, what a change costs, and what is promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vedette.engine.result import Result
+from vedette.engine.watch_compile import compile_watch
+from vedette.engine.watch_options import option_values
+from vedette.language import statements as ast
+from vedette.language.resolved_text import condition_text
+from vedette.watch.options import WatchOptions, read_options
+from vedette.watch.shape import WatchShape
+
+if TYPE_CHECKING:
+    from vedette.engine.request import Request
+
+__all__ = ["explain_watch"]
+
+_ORDERINGS = {
+    "arrival": "arrival: in the order of commits",
+    "causal": "causal: in the order of commits; what a trigger causes follows its cause",
+    "attribute": "attribute: what waits is ordered when it is handed out; one match's own events keep their order",
+}
+_DELIVERIES = {
+    "best_effort": "best effort: at most once; beyond the buffer {on_full}; ends with its session",
+    "reliable": "reliable: at least once, each event with its position; outlives the session and a restart",
+}
+_FULL = {
+    "drop": "the oldest is dropped and counted",
+    "block": "commits wait",
+    "error": "the watch ends with E8005",
+}
+_STRATEGIES = {
+    "rows": "incremental: each match that comes, goes or changes is an event",
+    "groups": "incremental: rows are counted in and out of their groups",
+    "distinct": "incremental: rows are counted, the first and the last of a kind are events",
+    "reevaluated": "re-evaluated at every commit that can concern it, and compared with what it was told",
+}
+
+
+def explain_watch(request: Request, statement: ast.Watch) -> Result:
+    with request.session.turn:
+        values = option_values(request)
+        options = read_options(statement.options, values)
+        guarded = request.session.actor is not None and bool(request.database.schema.policies)
+        inner = request.about(statement)
+        shape = compile_watch(inner, options, guarded=guarded).shape
+    return Result(columns=("aspect", "value"), rows=[*_evaluation(shape), *_promises(shape, options)])
+
+
+def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
+    keys = [f"{condition_text(side)} = ?{index + 1}" for side, index in shape.keys]
+    ranged = shape.range
+    wide = sorted(name for name in shape.matches.wide if not name.startswith("_"))
+    return [
+        ("host", "engine, at commit"),
+        ("mode", _mode(shape)),
+        (
+            "concerned by",
+            ", ".join(sorted(name for name in shape.types if not name.startswith("_"))) or "nothing",
+        ),
+        ("key columns", ", ".join(keys) or "none: every watch of this shape is asked"),
+        (
+            "range",
+            f"{condition_text(ranged[0])} {ranged[1]} ?{ranged[2] + 1}" if ranged is not None else "none",
+        ),
+        ("residual", " AND ".join(map(condition_text, shape.residual)) or "none"),
+        ("cost per change", _cost(shape, wide)),
+    ]
+
+
+def _mode(shape: WatchShape) -> str:
+    if shape.time_dependent:
+        return "re-evaluated at every commit and tick: it looks at the time"
+    return _STRATEGIES[shape.strategy]
+
+
+def _cost(shape: WatchShape, wide: list[str]) -> str:
+    if wide:
+        return f"all matches, when one of these changes: {', '.join(wide)}; else what hangs together with the change"
+    if shape.single is not None:
+        return "the changed element alone, then the watches under its key"
+    return "the matches around the changed element, then the watches under their keys"
+
+
+def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
+    guarded = (
+        [("sight", "each match is judged with the actor's rights at every event")] if shape.guarded else []
+    )
+    return [
+        *guarded,
+        ("ordering", _ORDERINGS[options.ordering.kind]),
+        ("delivery", _DELIVERIES[options.delivery].format(on_full=_FULL[options.on_full])),
+        ("visibility", f"{options.visibility}, told on {options.deliver_on}"),
+    ]

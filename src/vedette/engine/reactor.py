@@ -1,0 +1,123 @@
+"""Reactors: Python called for every event of a durable watch (seeds/mew-watch-system.md §9.3).
+
+A reactor is a reliable watch under a name, with a stored position. Each call leaves an `Invocation` node that can be
+queried and watched. A call that fails is recorded and not repeated; one that a crash cut short is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.errors import InvalidStatement, VedetteError, WatchError
+from vedette.language import statements as ast
+from vedette.language.printer import print_statement
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.watch_handle import WatchHandle
+
+__all__ = ["INVOCATION", "Reactor"]
+
+INVOCATION = """
+--- One call of a reactor.
+node Invocation {
+  code_module: String,
+  status: String [in: ["running", "succeeded", "failed"]],
+  started_at: Timestamp,
+  finished_at: Timestamp?,
+  error: String?
+}
+"""
+_LOOK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
+
+
+class Reactor:
+    """Runs in a thread of its own until it is closed; its position stays in the store."""
+
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        text: str,
+        callback: Callable[[Event], object],
+        params: Mapping[str, Any],
+    ) -> None:
+        self.name = name
+        self._callback = callback
+        self._database = database
+        database.define(INVOCATION)
+        self._session = database.session()
+        self._watch = self._take_up(text, params)
+        self._closed = Flag()
+        self._thread = Thread(target=self._run, name=f"vedette-reactor-{name}", daemon=True)
+        self._thread.start()
+
+    def _take_up(self, text: str, params: Mapping[str, Any]) -> WatchHandle:
+        """The watch of an earlier run under this name, or a new one."""
+        handle_name = f"reactor {self.name}"
+        try:
+            return self._session.attach(handle_name)
+        except WatchError as error:
+            if error.code != "E8002":
+                raise
+        prepared, _ = self._database.statements.one(text)
+        if not isinstance(prepared.statement, ast.Watch):
+            raise InvalidStatement("E1101", "reactor() takes a WATCH statement")
+        handle = self._session.watch(reliable(text, prepared.statement), dict(params))
+        self._database.watching.name(self._session, handle.id, handle_name)
+        return handle
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            event = self._watch.next(timeout=_LOOK_SECONDS)
+            if event is None:
+                if self._watch.status == "cancelled":
+                    return
+                continue
+            try:
+                self._call(event)
+            except VedetteError:
+                log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
+                return
+
+    def _call(self, event: Event) -> None:
+        """Call back once, between two notes of it; then the event is done with."""
+        session = self._session
+        session.execute(
+            'SPAWN i: Invocation { code_module = $module, status = "running", started_at = now() }',
+            module=self.name,
+        )
+        failure = None
+        try:
+            self._callback(event)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}"
+            log.warning("Reactor %s failed: %s", self.name, failure, extra={"action": "reactor.call_failed"})
+        session.execute(
+            "SET #i { status = $status, finished_at = now(), error = $error }",
+            status="failed" if failure else "succeeded",
+            error=failure,
+        )
+        self._watch.ack(event)
+
+    def close(self) -> None:
+        """Stop calling; events wait in the store until the reactor is there again."""
+        self._closed.set()
+        self._thread.join()
+        self._session.close()
+
+
+def reliable(text: str, statement: ast.Watch) -> str:
+    """The statement with delivery: reliable, whatever it says; its constants and parameters stay as they are."""
+    if any(option.name == "delivery" for option in statement.options):
+        return text
+    option = ast.WatchOption("delivery", ast.OptionValue("reliable"))
+    return print_statement(replace(statement, options=(*statement.options, option)))
