@@ -26,7 +26,9 @@ def grown_elements(
     changes: list[Difference] = []
     padded: dict[str, Element] = {}
     tables = SchemaTables(new)
-    chains = PatternChains(PlanContext(new, graph, lambda owner, attribute: None))
+    chains = PatternChains(
+        PlanContext(new, graph, lambda owner, attribute: False, lambda owner, attribute: None)
+    )
     for name in graph.types:
         before, after = _holder(old, name), _holder(new, name)
         added = len(after.layout) - len(before.layout)

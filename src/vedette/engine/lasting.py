@@ -87,7 +87,7 @@ class LastingWatches:
         details = watch.details
         kept = details.unconfirmed
         while kept and kept[0].position <= position:
-            entry = kept.popleft()
+            entry = kept.pop(0)
             snapshot = entry.delta.type == "initial" and entry.delta.window is None
             sequence, start = (details.base, entry.position) if snapshot else (entry.sequence, entry.start)
             details.cursor = {"sequence": sequence, "start": start, "confirmed": entry.position, "done": 0}

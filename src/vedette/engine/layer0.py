@@ -105,9 +105,13 @@ class LayerZero:
         return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
 
     def _retained(self, viewer: Session) -> Iterator[tuple[Watch, Entry]]:
-        for watch in self._visible_watches(viewer):
-            waiting = watch.buffer.peek() if watch.buffer is not None else []
-            for entry in (*(watch.details.recent if watch.has_details else ()), *waiting):
+        """Events of the watches that the viewer sees: those handed out lately, and those that wait."""
+        watches = {watch.number: watch for watch in self._visible_watches(viewer)}
+        for watch, entry in list(self._database.watching.recent):
+            if watch.number in watches:
+                yield watch, entry
+        for watch in watches.values():
+            for entry in watch.buffer.peek() if watch.buffer is not None else ():
                 yield watch, entry
 
     def _event_id(self, watch: Watch, entry: Entry) -> str:

@@ -83,8 +83,11 @@ class GraphState:
 
     def replan(self) -> None:
         self.plan_epoch += 1
-        self.plan_context = PlanContext(self.schema, self.graph, self._ensure_index)
+        self.plan_context = PlanContext(self.schema, self.graph, self._has_index, self._ensure_index)
         self.program = Program(self.schema, self.tables, self.plan_context)
+
+    def _has_index(self, owner: str, attribute: str) -> bool:
+        return (owner, attribute) in self.graph.indexes
 
     def _ensure_index(self, owner: str, attribute: str) -> None:
         if (owner, attribute) not in self.graph.indexes:

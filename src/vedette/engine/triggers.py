@@ -77,7 +77,7 @@ class Triggers:
         except StoreError:
             raise
         except VedetteError as error:
-            watch.details.errors.append(error)
+            watch.details.report(error)
             id = self._watching.id_of(watch)
             log.warning(
                 "The trigger of watch %s failed: %s",

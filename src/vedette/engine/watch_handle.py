@@ -15,6 +15,7 @@ from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
     from vedette.engine.session import Session
+    from vedette.engine.watching import Watching
 
 __all__ = ["WatchHandle", "event_of"]
 
@@ -42,13 +43,17 @@ def event_of(entry: Entry) -> Event:
 class WatchHandle:
     """A watch in the hands of its owner. May be used from any thread."""
 
+    __slots__ = ("_changed", "_news", "_session", "_watch")
+
     def __init__(self, session: Session, watch: Watch) -> None:
         self._session = session
         self._watch = watch
-        self._watching = session.database.watching
-        self._news = Condition()
+        self._news: Condition | None = None
         self._changed = 0
-        watch.details.wake = self._wake
+
+    @property
+    def _watching(self) -> Watching:
+        return self._session.database.watching
 
     @property
     def id(self) -> str:
@@ -57,7 +62,7 @@ class WatchHandle:
 
     @property
     def name(self) -> str | None:
-        return self._watch.details.name
+        return self._watch.details.name if self._watch.has_details else None
 
     @property
     def status(self) -> str:
@@ -72,8 +77,9 @@ class WatchHandle:
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait, in real time, for one event; None when the time is up or the watch has ended."""
         end = None if timeout is None else _real_time.monotonic() + timeout
+        news = self._listen()
         while True:
-            with self._news:
+            with news:
                 seen = self._changed
             ready = self._watching.take(self._session, self._watch, 1)
             if ready:
@@ -83,15 +89,23 @@ class WatchHandle:
             left = None if end is None else end - _real_time.monotonic()
             if left is not None and left <= 0:
                 return None
-            with self._news:
+            with news:
                 if self._changed == seen:
-                    self._news.wait(left)
+                    news.wait(left)
 
     def __iter__(self) -> Iterator[Event]:
         while (event := self.next()) is not None:
             yield event
 
+    def _listen(self) -> Condition:
+        """Have the watch call when there is something; most handles are only ever polled."""
+        if self._news is None:
+            self._news = Condition()
+            self._watch.details.wake = self._wake
+        return self._news
+
     def _wake(self) -> None:
+        assert self._news is not None
         with self._news:
             self._changed += 1
             self._news.notify_all()

@@ -6,6 +6,7 @@ A commit's events are worked out while its flush is under way and handed out onl
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from threading import Condition
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["Watching"]
 
 _DEFAULTS = WatchOptions()
+RETAINED_EVENTS = 10_000
+"""How many events can still be read as `_WatchEvent` after they were handed out."""
 
 
 class Watching:
@@ -68,6 +71,8 @@ class Watching:
         self._full: dict[int, Watch] = {}
         """Watches with on_full: block that have no room."""
         self._room = Condition(database.turn)
+        self.recent: deque[tuple[Watch, Entry]] = deque(maxlen=RETAINED_EVENTS)
+        """Events that were handed out lately, of all watches: what `_WatchEvent` shows beside those that wait."""
 
     # --- creating ---------------------------------------------------------------------------------------------
 
@@ -386,7 +391,7 @@ class Watching:
 
     def _lose(self, watch: Watch, text: str, dropped: int) -> None:
         fields = {"handle": self.id_of(watch), "buffer_size": watch.options.buffer, "dropped": dropped}
-        watch.details.errors.append(WatchError("E8005", text, fields=fields))
+        watch.details.report(WatchError("E8005", text, fields=fields))
         self._end(watch, WatchEventKind.OVERFLOW)
 
     # --- before the commit ------------------------------------------------------------------------------------
@@ -479,6 +484,7 @@ class Watching:
             if reliable and watch.details.unconfirmed:
                 self.lasting.confirm(watch, watch.details.unconfirmed[-1].position)
             ready = watch.take(self.database.gate.durable_tick, limit)
+            self.recent.extend((watch, entry) for entry in ready)
             if reliable:
                 watch.details.unconfirmed.extend(ready)
                 if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
@@ -588,8 +594,8 @@ class Watching:
                 )
             watch.owner = session.id
             self._by_session.setdefault(session.id, []).append(watch.number)
-            if watch.buffer is not None and watch.details.unconfirmed:
-                watch.buffer.put_back(list(watch.details.unconfirmed))
+            if watch.details.unconfirmed:
+                watch.put_back(watch.details.unconfirmed)
                 watch.delivered -= len(watch.details.unconfirmed)
                 watch.details.unconfirmed.clear()
             return watch

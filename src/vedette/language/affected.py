@@ -112,8 +112,6 @@ class AffectedMatches:
         """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
         self.collapses = len(self.variables) < len(self._slots)
         """Whether several ways to match may be one identity, since not everything has a name."""
-        self.collapses = len(self.variables) < len(self._slots)
-        """Whether one identity can stand for several ways to match: it may gain or lose one and still hold."""
         self.anchors: dict[str, list[_Anchor]] = {}
         self.wide = set(wide)
         """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""

@@ -136,6 +136,7 @@ class Plan:
 class PlanContext:
     schema: Schema
     statistics: Statistics
+    has_index: Callable[[str, str], bool]
     ensure_index: Callable[[str, str], None]
     """Makes an index on (owner, attribute): joins by value must not be cross products."""
 
@@ -231,7 +232,8 @@ class _Planner:
         attribute = self._declaration(node, side.name)
         if attribute is None:
             return None
-        owner, indexed = attribute
+        owner, declared = attribute
+        indexed = declared or self.context.has_index(owner, side.name)
         joins = bool(slots_of(key))
         if not indexed and not joins:
             return None

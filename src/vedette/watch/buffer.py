@@ -50,6 +50,11 @@ class EventBuffer:
         self.dropped = 0
         """How many events were dropped in all."""
 
+    @property
+    def gap(self) -> int:
+        """Dropped events that nobody was told of yet."""
+        return self._gap
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -64,8 +64,6 @@ def shape_matches(
     before = {shape.matches.key(row): row for row in shape.matches.find(scene.before, changes)}
     after = {shape.matches.key(row): row for row in shape.matches.find(scene.after, changes)}
     if shape.matches.collapses:
-        _complete(shape, before, after, scene)
-    if shape.matches.collapses:
         _complete(shape, before, scene.after, after)
         _complete(shape, after, scene.before, before)
     merged = [(identity, row, after.get(identity)) for identity, row in before.items()]
@@ -79,15 +77,6 @@ def _complete(shape: WatchShape, these: dict[Any, Row], context: Context, others
             held = shape.matches.holds(context, row)
             if held is not None:
                 others[identity] = held
-
-
-def _complete(shape: WatchShape, before: dict[Any, Row], after: dict[Any, Row], scene: Scene) -> None:
-    """What the changes touch on one side only may hold on the other in another way: by a parallel edge."""
-    for here, there, context in ((before, after, scene.after), (after, before, scene.before)):
-        for identity in here.keys() - there.keys():
-            row = shape.matches.holds(context, here[identity])
-            if row is not None:
-                there[identity] = row
 
 
 def _single_matches(

@@ -16,6 +16,7 @@ from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
 from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
+from vedette.watch.table import NumberedTable
 from vedette.watch.watch import Watch
 
 __all__ = ["Told", "WatchHub", "count_row", "counted_deltas", "evaluate", "tell_anew"]
@@ -61,15 +62,13 @@ class WatchHub:
 
     def __init__(self, elder: WatchHub | None = None) -> None:
         """`elder`: another hub of the same database, with which it shares the watches it knows."""
-        self.watches: dict[int, Watch] = elder.watches if elder is not None else {}
+        self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
         self._by_type: dict[str, dict[int, WatchShape]] = {}
         self._always: dict[int, WatchShape] = {}
         """Shapes that look at the time: every commit and tick concerns them."""
-        self._numbers = 0
 
     def next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers
+        return self.watches.next_number()
 
     @property
     def busy(self) -> bool:
@@ -93,7 +92,7 @@ class WatchHub:
             self._leave_shape(shape)
 
     def forget(self, watch: Watch) -> None:
-        self.watches.pop(watch.number, None)
+        self.watches.pop(watch.number)
 
     def _enter_shape(self, shape: WatchShape) -> None:
         for name in shape.types:
@@ -176,7 +175,7 @@ def count_row(watch: Watch, row: Row, sign: int) -> Any:
         return details.start_groups(shape).change(shape.contribution(row), sign)
     projected = shape.projected(row)
     identity = _frozen(projected)
-    details.rows[identity] += sign
+    details.rows[identity] = details.rows.get(identity, 0) + sign
     if sign > 0 or identity not in details.last_rows:
         details.last_rows.setdefault(identity, projected)
     return identity

@@ -66,6 +66,7 @@ class WatchShape:
         closed = tuple(c for c in watch.pattern.where if not _is_open(c) and _prunes(c, guarded, masked))
         opened = [c for c in watch.pattern.where if c not in closed]
         self.keys, self.range, self.residual = _split(opened, masked)
+        self._make_key_indexes(context)
         chains = PatternChains(context)
         self.key_closures = [chains.id(side) for side, _ in self.keys]
         self.range_closure = chains.condition(self.range[0]) if self.range is not None else None
@@ -109,7 +110,6 @@ class WatchShape:
         if self.aggregates and watch.returns is not None:
             self._prepare_groups(watch.returns, chains)
         self.strategy = self._choose_strategy()
-        self._make_key_indexes(context)
 
     def _choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,7 @@ from vedette.watch.subscription import WatchStatus
 
 __all__ = ["Watch", "WatchDetails"]
 
-RETAINED_EVENTS = 100
-"""How many events of a watch can still be read as `_WatchEvent` after they were handed out."""
+_KEPT_ERRORS = 1000
 
 
 class WatchDetails:
@@ -33,7 +31,6 @@ class WatchDetails:
         "groups",
         "last_rows",
         "name",
-        "recent",
         "request",
         "result",
         "rows",
@@ -46,15 +43,15 @@ class WatchDetails:
 
     def __init__(self) -> None:
         self.name: str | None = None
-        self.errors: deque[Any] = deque(maxlen=1000)
-        """Records for the owner: E8003, E8005, E8007, withdrawals."""
+        self.errors: list[Any] = []
+        """Records for the owner: E8003, E8005, E8007, withdrawals; the latest thousand."""
         self.wake: Callable[[], None] | None = None
         """Called when there may be something to hand out."""
         self.groups: Groups | None = None
         """State of an aggregating watch."""
         self.last_rows: dict[Any, dict[str, Any]] = {}
         """What an aggregating watch was last told, by group."""
-        self.rows: Counter[Any] = Counter()
+        self.rows: dict[Any, int] = {}
         """DISTINCT: how many matches yield each row."""
         self.result: dict[Any, Any] | None = None
         """Re-evaluated watches: the last result, identity ▸ row."""
@@ -66,7 +63,7 @@ class WatchDetails:
         """Lasting watches: what is stored of how far they are."""
         self.base = 0
         """Lasting watches: the first commit after their initial snapshot."""
-        self.unconfirmed: deque[Entry] = deque()
+        self.unconfirmed: list[Entry] = []
         """Reliable watches: handed out, and not confirmed yet."""
         self.behind: int | None = None
         """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
@@ -76,12 +73,16 @@ class WatchDetails:
         """Aggregating watches with a window: what the last window end told."""
         self.timer: Any = None
         self.request: Any = None
-        self.recent: deque[Entry] = deque(maxlen=RETAINED_EVENTS)
+
+    def report(self, error: Any) -> None:
+        """A record for the owner."""
+        self.errors.append(error)
+        del self.errors[:-_KEPT_ERRORS]
 
     def reset_counts(self) -> None:
         self.groups = None
         self.last_rows = {}
-        self.rows = Counter()
+        self.rows = {}
         self.result = None
 
     def start_groups(self, shape: WatchShape) -> Groups:
@@ -175,6 +176,12 @@ class Watch:
             details.commit = (sequence, self.position - 1)
         return details.commit[1]
 
+    def put_back(self, entries: list[Entry]) -> None:
+        """Hand these out again, before everything else."""
+        if self.buffer is None:
+            self.buffer = EventBuffer()
+        self.buffer.put_back(entries)
+
     @property
     def lasts(self) -> bool:
         """Whether it outlives its session: reliable watches and triggers do."""
@@ -187,9 +194,9 @@ class Watch:
         if buffer is None or self.status is not WatchStatus.ACTIVE:
             return []
         ready = buffer.take(durable, limit, tuple(descending for _, descending in self.shape.order))
-        if ready:
-            self.delivered += len(ready)
-            self.details.recent.extend(ready)
+        self.delivered += len(ready)
+        if not buffer and not buffer.gap:
+            self.buffer = None
         return ready
 
 

@@ -374,7 +374,7 @@ def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
             return snapshot()
 
         db.default.state.open_snapshot = open_snapshot  # type: ignore[method-assign]
-        query = "MATCH a: Thing, b: Thing, c: Thing WHERE a.n + b.n + c.n < 0 RETURN a"
+        query = "MATCH a: Thing, b: Thing, c: Other WHERE a.n + b.n + c.n < 0 RETURN a"
         reading = in_thread(lambda: db.session().execute(query).rows)
         assert begun.acquire(timeout=PATIENCE)
         session: Session = db.session()

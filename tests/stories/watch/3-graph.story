@@ -1,0 +1,275 @@
+-- Patterns over the graph: absence, paths, edges as elements, references.
+
+.ontology people
+    node Person { name: String }
+    edge friend(a: Person, b: Person) [symmetric, no_self]
+    edge reports_to(who: Person, boss: Person)
+
+=== S.absence, B38 | tasks that nobody has taken
+.watches several elements
+.define
+    node Task { title: String, done: Bool = false }
+    node Person { name: String }
+    edge assigned_to(task: Task, person: Person)
+>> SPAWN t: Task { title = "t" }
+   SPAWN ann: Person { name = "Ann" }
+   SPAWN bob: Person { name = "Bob" }
+> free = WATCH t: Task WHERE NOT EXISTS(p: Person, assigned_to(t, p)) AND NOT t.done RETURN t.title
+.told free
+initial
+  "t"
+> LINK assigned_to(#t, #ann)
+.told free
+removed "t"
+> LINK assigned_to(#t, #bob)
+> UNLINK assigned_to(#t, #ann)
+.told free
+(nothing)
+> KILL #bob
+.told free
+added "t"
+> SET #t.done = true
+.told free
+removed "t"
+
+=== S.absence | blocked until the last of its blockers is done
+.watches several elements
+.define
+    node Task { title: String, done: Bool = false }
+    edge blocks(first: Task, second: Task)
+>> SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+   SPAWN c: Task { title = "c" }
+   LINK blocks(#a, #c)
+   LINK blocks(#b, #c)
+> ready = WATCH t: Task WHERE NOT t.done AND NOT EXISTS(x: Task, blocks(x, t) WHERE NOT x.done) RETURN t.title
+.told ready
+initial
+  "a"
+  "b"
+> SET #a.done = true
+.told ready
+removed "a"
+> SET #b.done = true
+.told ready
+removed "b"
+added "c"
+
+=== S.friends | friends of my friends who are not yet mine
+.watches several elements
+.given people
+>> SPAWN ann: Person { name = "Ann" }
+   SPAWN bob: Person { name = "Bob" }
+   SPAWN carl: Person { name = "Carl" }
+   LINK friend(#ann, #bob)
+> maybe = WATCH friend(#ann, f), friend(f, x) WHERE x != #ann AND NOT EXISTS(friend(#ann, x)) RETURN f.name, x.name
+.told maybe
+initial (nothing)
+> LINK friend(#carl, #bob)
+.told maybe
+added "Bob" | "Carl"
+> LINK friend(#carl, #ann)
+.told maybe
+removed "Bob" | "Carl"
+
+=== S.orgchart | everybody below a boss, however far down
+.watches several elements
+.given people
+>> SPAWN boss: Person { name = "Boss" }
+   SPAWN ann: Person { name = "Ann" }
+   SPAWN bob: Person { name = "Bob" }
+   SPAWN carl: Person { name = "Carl" }
+   LINK reports_to(#ann, #boss)
+   LINK reports_to(#carl, #bob)
+> below = WATCH p: Person, reports_to+(p, #boss) RETURN p.name
+.told below
+initial
+  "Ann"
+> LINK reports_to(#bob, #ann)
+.told below
+added "Bob"
+added "Carl"
+> LINK reports_to(#carl, #ann)
+> UNLINK reports_to(#carl, #bob)
+.told below
+(nothing)
+> UNLINK reports_to(#ann, #boss)
+.told below
+removed "Ann"
+removed "Bob"
+removed "Carl"
+
+=== 1.6.paths | the boss herself counts with *, and depth has an end
+.watches several elements
+.given people
+>> SPAWN boss: Person { name = "Boss" }
+   SPAWN ann: Person { name = "Ann" }
+   SPAWN bob: Person { name = "Bob" }
+> team = WATCH p: Person, reports_to*(p, #boss) [depth: 1] RETURN p.name
+.told team
+initial
+  "Boss"
+> LINK reports_to(#ann, #boss)
+> LINK reports_to(#bob, #ann)
+.told team
+added "Ann"
+
+=== 1.7, 1.6.edges | edges are watched like nodes, with the variables their targets bind
+.watches several elements
+.define
+    node Event { name: String }
+    edge causes(cause: Event, effect: Event) { weight: Int = 1 }
+>> SPAWN a: Event { name = "rain" }
+   SPAWN b: Event { name = "flood" }
+> why = WATCH causes(e1, e2) AS c [mode: watch] RETURN e1.name, e2.name, c.weight
+.told why
+initial (nothing)
+> LINK causes(#a, #b) AS c
+> SET #c.weight = 3
+> SET #a.name = "storm"
+> UNLINK #c
+.told why
+added "rain" | "flood" | 1
+changed "rain" | "flood" | 1 -> "rain" | "flood" | 3
+changed "rain" | "flood" | 3 -> "storm" | "flood" | 3
+removed "storm" | "flood" | 3
+
+=== 1.6.edges | a flag is an edge of one target
+.watches several elements
+.define
+    node Job { name: String }
+    edge pending_job(job: Job)
+> SPAWN j: Job { name = "j" }
+> queue = WATCH j: Job, pending_job(j) RETURN j.name
+.told queue
+initial (nothing)
+> LINK pending_job(#j)
+.told queue
+added "j"
+> UNLINK pending_job(#j)
+.told queue
+removed "j"
+
+=== 1.6.higher | an edge about an edge
+.watches several elements
+.define
+    node Person { name: String }
+    edge knows(a: Person, b: Person)
+    edge doubted(what: edge<knows>, by: Person)
+>> SPAWN a: Person { name = "A" }
+   SPAWN b: Person { name = "B" }
+   LINK knows(#a, #b) AS k
+> doubts = WATCH knows(x, y) AS k, doubted(k, p) RETURN x.name, y.name, p.name
+.told doubts
+initial (nothing)
+> LINK doubted(#k, #b)
+.told doubts
+added "A" | "B" | "B"
+> UNLINK #k
+.told doubts
+removed "A" | "B" | "B"
+
+=== 1.6.reference | an attribute that is a node: its values count, too
+.watches several elements
+.define
+    node User { name: String }
+    node Document { title: String, owner: User? }
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+   SPAWN d: Document { title = "plan", owner = #ann }
+> owned = WATCH d: Document WHERE d.owner.name != "Bob" RETURN d.title, d.owner.name
+.told owned
+initial
+  "plan" | "Ann"
+> SET #ann.name = "Anna"
+.told owned
+changed "plan" | "Ann" -> "plan" | "Anna"
+> SET #d.owner = #bob
+.told owned
+removed "plan" | "Anna"
+> SET #bob.name = "Robert"
+.told owned
+added "plan" | "Robert"
+
+=== 1.6.join | a join by value, without any edge
+.watches several elements
+.define
+    node Order { number: Int, customer: String }
+    node Payment { reference: Int, amount: Int }
+> paid = WATCH o: Order, p: Payment WHERE p.reference = o.number RETURN o.customer, p.amount
+.told paid
+initial (nothing)
+> SPAWN p: Payment { reference = 7, amount = 50 }
+> SPAWN o: Order { number = 7, customer = "Ann" }
+.told paid
+added "Ann" | 50
+> SET #p.reference = 8
+.told paid
+removed "Ann" | 50
+
+=== 1.6.ids | one element by its id
+.watches one element
+.define node Task { title: String, n: Int = 0 }
+>> SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+> one = WATCH t: Task WHERE t = #a RETURN t.title, t.n
+.told one
+initial
+  "a" | 0
+> MATCH t: Task SET t.n = 1
+.told one
+changed "a" | 0 -> "a" | 1
+> KILL #a
+.told one
+removed "a" | 1
+
+=== 1.6.ids, seed.parameters | targets as parameters
+.watches several elements
+.define
+    node Task { title: String }
+    node Project { name: String }
+    edge belongs_to(task: Task, project: Project)
+>> SPAWN p: Project { name = "p" }
+   SPAWN q: Project { name = "q" }
+   SPAWN t: Task { title = "t" }
+.with {"project": "#p"}
+> of_p = WATCH t: Task, belongs_to(t, $project) RETURN t.title
+.with {"project": "#q"}
+> of_q = WATCH t: Task, belongs_to(t, $project) RETURN t.title
+.told of_p, of_q
+initial (nothing)
+> LINK belongs_to(#t, #p)
+.told of_p
+added "t"
+.told of_q
+(nothing)
+
+=== S.chain | a chain of three, where only the last part changes
+.watches several elements
+.define
+    node A { n: Int } node B { n: Int } node C { n: Int }
+    edge ab(a: A, b: B)
+    edge bc(b: B, c: C)
+>> SPAWN a: A { n = 1 }
+   SPAWN b: B { n = 2 }
+   SPAWN c: C { n = 3 }
+   LINK ab(#a, #b)
+   LINK bc(#b, #c)
+> chain = WATCH ab(a, b), bc(b, c) WHERE c.n > a.n RETURN a.n, c.n
+> counted = WATCH ab(a, b), bc(b, c) WHERE c.n > a.n RETURN a.n, COUNT(*), SUM(c.n)
+.told chain
+initial
+  1 | 3
+.told counted
+initial
+  1 | 1 | 3
+> SET #c.n = 4
+.told chain
+changed 1 | 3 -> 1 | 4
+.told counted
+changed 1 | 1 | 3 -> 1 | 1 | 4
+> SET #c.n = 0
+.told chain
+removed 1 | 4
+.told counted
+removed 1 | 1 | 4

@@ -1,0 +1,194 @@
+-- Live counts, sums and tables.
+
+.ontology tasks
+    node Project { name: String }
+    node Task { title: String = "?", status: String = "todo", priority: Int = 0, hours: Float? }
+    edge belongs_to(task: Task, project: Project)
+
+=== S.count, B19, S.aggregates | a live count begins at zero and always has one row
+.watches one element
+.given tasks
+> count = WATCH t: Task RETURN COUNT(t) AS total
+.told count
+initial
+  0
+> SPAWN a: Task
+> SPAWN b: Task
+.told count
+changed 0 -> 1
+changed 1 -> 2
+> BEGIN
+> KILL #a
+> SPAWN c: Task
+> COMMIT
+.told count
+(nothing)
+> MATCH t: Task KILL t
+.told count
+changed 2 -> 0
+
+=== B19, S.aggregates | totals of a project: all, done, average
+.watches several elements
+.given tasks
+>> SPAWN project_1: Project { name = "house" }
+   SPAWN a: Task { priority = 2 }
+   LINK belongs_to(#a, #project_1)
+> stats = WATCH t: Task, belongs_to(t, #project_1)
+  RETURN COUNT(t) AS total,
+         COUNT(t WHERE t.status = "done") AS done,
+         AVG(t.priority) AS avg_priority
+.told stats
+initial
+  1 | 0 | 2.0
+> SET #a.status = "done"
+.told stats
+changed 1 | 0 | 2.0 -> 1 | 1 | 2.0
+> SPAWN b: Task { priority = 3 }
+.told stats
+(nothing)
+> LINK belongs_to(#b, #project_1)
+.told stats
+changed 1 | 1 | 2.0 -> 2 | 1 | 2.5
+> MATCH t: Task KILL t
+.told stats
+changed 2 | 1 | 2.5 -> 0 | 0 | null
+
+=== S.leaderboard, B1, S.aggregates | a leaderboard by group: groups come and go
+.watches several elements
+.define
+    node Player { name: String }
+    node Win { points: Int }
+    edge won(player: Player, win: Win)
+>> SPAWN ann: Player { name = "Ann" }
+   SPAWN bob: Player { name = "Bob" }
+> board = WATCH p: Player, w: Win, won(p, w) RETURN p.name, SUM(w.points) AS points, COUNT(*) AS wins, MAX(w.points) AS best
+.told board
+initial (nothing)
+> LINK won(#ann, SPAWN Win { points = 3 } AS w1)
+.told board
+added "Ann" | 3 | 1 | 3
+> LINK won(#ann, SPAWN Win { points = 5 } AS w2)
+> LINK won(#bob, SPAWN Win { points = 4 } AS w3)
+.told board
+changed "Ann" | 3 | 1 | 3 -> "Ann" | 8 | 2 | 5
+added "Bob" | 4 | 1 | 4
+> KILL #w2
+> UNLINK won(#bob, #w3)
+.told board
+changed "Ann" | 8 | 2 | 5 -> "Ann" | 3 | 1 | 3
+removed "Bob" | 4 | 1 | 4
+> SET #ann.name = "Anna"
+.told board
+removed "Ann" | 3 | 1 | 3
+added "Anna" | 3 | 1 | 3
+
+=== S.aggregates | the smallest and largest are right also when they go
+.watches one element
+.given tasks
+>> SPAWN a: Task { priority = 1, hours = 0.1 }
+   SPAWN b: Task { priority = 5, hours = 0.2 }
+   SPAWN c: Task { priority = 5 }
+> range = WATCH t: Task RETURN MIN(t.priority), MAX(t.priority), SUM(t.hours), COUNT(DISTINCT t.priority)
+.told range
+initial
+  1 | 5 | 0.30000000000000004 | 2
+> KILL #b
+.told range
+changed 1 | 5 | 0.30000000000000004 | 2 -> 1 | 5 | 0.1 | 2
+> KILL #a
+.told range
+changed 1 | 5 | 0.1 | 2 -> 5 | 5 | null | 1
+
+=== S.aggregates | parallel edges count as MATCH counts them
+.watches several elements
+.given tasks
+>> SPAWN p: Project { name = "p" }
+   SPAWN t: Task
+> links = WATCH t: Task, p: Project, belongs_to(t, p) RETURN p.name, COUNT(*)
+.told links
+initial (nothing)
+> LINK belongs_to(#t, #p) AS one
+> LINK belongs_to(#t, #p) AS two
+.told links
+added "p" | 1
+changed "p" | 1 -> "p" | 2
+> UNLINK #one
+.told links
+changed "p" | 2 -> "p" | 1
+
+=== A9, S.identity | distinct values: told when the first comes and the last goes
+.watches one element
+.given tasks
+> SPAWN a: Task
+> states = WATCH t: Task RETURN DISTINCT t.status
+.told states
+initial
+  "todo"
+> SPAWN b: Task { status = "done" }
+> SPAWN c: Task { status = "done" }
+.told states
+added "done"
+> SET #b.status = "todo"
+.told states
+(nothing)
+> SET #c.status = "todo"
+.told states
+removed "done"
+
+=== S.nested | a count in each row, over a pattern of its own
+.watches several elements
+.given tasks
+>> SPAWN p: Project { name = "p" }
+   SPAWN t: Task
+> rows = WATCH p: Project RETURN p.name, COUNT(t: Task, belongs_to(t, p) WHERE t.status = "todo") AS todo
+> busy = WATCH p: Project WHERE COUNT(t: Task, belongs_to(t, p)) > 1 RETURN p.name
+.told rows
+initial
+  "p" | 0
+.told busy
+initial (nothing)
+> LINK belongs_to(#t, #p)
+.told rows
+changed "p" | 0 -> "p" | 1
+> LINK belongs_to(SPAWN Task AS u, #p)
+.told rows
+changed "p" | 1 -> "p" | 2
+.told busy
+added "p"
+> MATCH t: Task SET t.status = "done"
+.told rows
+changed "p" | 2 -> "p" | 0
+> KILL #u
+.told busy
+removed "p"
+
+=== S.collect | a list per group
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "a" }
+> lists = WATCH t: Task RETURN t.status, COLLECT(t.title) AS titles
+.told lists
+initial
+  "todo" | ["a"]
+> SPAWN b: Task { title = "b", status = "done" }
+.told lists
+added "done" | ["b"]
+> SET #b.status = "todo"
+.told lists
+changed "todo" | ["a"] -> "todo" | ["a", "b"]
+removed "done" | ["b"]
+
+=== S.aggregates | an alarm on a computed value
+.watches one element
+.define node Stock { name: String, level: Int, wanted: Int }
+> SPAWN s: Stock { name = "nails", level = 100, wanted = 50 }
+> share = WATCH s: Stock WHERE s.level < s.wanted RETURN s.name, s.wanted - s.level AS missing
+.told share
+initial (nothing)
+> SET #s.level = 40
+> SET #s.wanted = 60
+> SET #s.level = 60
+.told share
+added "nails" | 10
+changed "nails" | 10 -> "nails" | 20
+removed "nails" | 20
