@@ -66,6 +66,9 @@ class Settings:
     block_timeout_seconds: float = _setting(
         5.0, "How long a commit waits for a full watch with on_full: block, in seconds", low=0.0
     )
+    self_check_commits: int = _setting(
+        1_000, "Every so many commits one watch is evaluated afresh and compared; 0 is never", low=0
+    )
     manage_gc: bool = _setting(
         True, "Freeze what is loaded and let Python's full collections run only when idle"
     )

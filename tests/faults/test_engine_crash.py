@@ -170,7 +170,7 @@ class Ledger:
         self.pending.clear()
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("rounds", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_killed_at_random_moments(location: str, rounds: int) -> None:
     seed = random.SystemRandom().randrange(2**32)

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -226,6 +227,13 @@ def test_reads_go_on_after_the_reload(db: Vedette, disk: Disk) -> None:
     ids = [each.id for each in [session, *sessions, *newer]]
     assert len(set(ids)) == len(ids), "two sessions share an id"
     assert len(db.default.sessions) == len(ids)
+
+
+def test_the_thread_of_the_lost_gate_ends(db: Vedette, disk: Disk) -> None:
+    spawn(db.session(), "kept")
+    assert "vedette-flush-default" in {thread.name for thread in threading.enumerate()}
+    break_one(db, disk)
+    assert "vedette-flush-default" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_definition_that_was_lost_is_gone(db: Vedette, disk: Disk, location: str) -> None:

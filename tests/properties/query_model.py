@@ -10,7 +10,18 @@ from typing import Any
 from tests.properties.graph_model import ModelGraph
 from tests.properties.ontology_model import CONCRETE
 
-__all__ = ["EdgePart", "Expression", "PatternModel", "QueryModel", "answer", "matches"]
+__all__ = [
+    "EdgePart",
+    "Expression",
+    "PatternModel",
+    "QueryModel",
+    "answer",
+    "edge_name",
+    "matches",
+    "same_rows",
+    "text_of",
+    "value_of",
+]
 
 Environment = dict[str, int]
 Expression = tuple[Any, ...]
@@ -29,6 +40,8 @@ class EdgePart:
     repeat: str = ""
     """`+`, `*`, or nothing for one stored edge."""
     depth: tuple[int, int] | None = None
+    place: str = "<0>"
+    """What the edge goes by when it has no alias: no other edge of the query has it."""
 
     def text(self) -> str:
         targets = ", ".join(target or "_" for target in self.targets)
@@ -200,7 +213,7 @@ def matches(pattern: PatternModel, env: dict[str, int | None], graph: ModelGraph
     found = [
         assignment
         for nodes in _node_assignments(list(pattern.nodes), dict(env), graph)
-        for assignment in _edge_assignments(list(enumerate(pattern.edges)), nodes, graph)
+        for assignment in _edge_assignments(list(pattern.edges), nodes, graph)
         if pattern.where is None or value_of(pattern.where, assignment, graph) is True
     ]
     return _canonical(pattern, env, found, graph)
@@ -223,26 +236,26 @@ def _node_assignments(
 
 
 def _edge_assignments(
-    rest: list[tuple[int, EdgePart]], env: Assignment, graph: ModelGraph
+    rest: list[EdgePart], env: Assignment, graph: ModelGraph
 ) -> Iterator[Assignment]:
     if not rest:
         yield env
         return
-    (index, part), *others = rest
-    for extended in _path(part, env, graph) if part.repeat else _edge(index, part, env, graph):
+    part, *others = rest
+    for extended in _path(part, env, graph) if part.repeat else _edge(part, env, graph):
         yield from _edge_assignments(others, extended, graph)
 
 
-def edge_name(index: int, part: EdgePart) -> str:
-    return part.alias or f"<{index}>"
+def edge_name(part: EdgePart) -> str:
+    return part.alias or part.place
 
 
-def _edge(index: int, part: EdgePart, env: Assignment, graph: ModelGraph) -> Iterator[Assignment]:
+def _edge(part: EdgePart, env: Assignment, graph: ModelGraph) -> Iterator[Assignment]:
     for edge in graph.edges(part.edge):
         orders = graph.orders(edge) if any(t is not None for t in part.targets) else [edge.targets or ()]
         for order in orders:
-            extended = _bound(part.targets, order, {**env, edge_name(index, part): edge.key})
-            known = env.get(edge_name(index, part), edge.key)
+            extended = _bound(part.targets, order, {**env, edge_name(part): edge.key})
+            known = env.get(edge_name(part), edge.key)
             if extended is not None and known == edge.key:
                 yield extended
 
@@ -284,12 +297,12 @@ def _canonical(
 ) -> list[Assignment]:
     """One stored symmetric edge is one row: of two that differ only in its order the one as stored counts (§2.5.8)."""
     pairs: dict[frozenset[str], tuple[str, str, str]] = {}
-    for index, part in enumerate(pattern.edges):
+    for part in pattern.edges:
         first, second = (*part.targets, None)[:2]
         if part.repeat or not graph.ontology.edges[part.edge].symmetric or first is None or second is None:
             continue
         if first != second and first not in env and second not in env:
-            pairs.setdefault(frozenset((first, second)), (edge_name(index, part), first, second))
+            pairs.setdefault(frozenset((first, second)), (edge_name(part), first, second))
     known = {frozenset(a.items()) for a in found}
     return [a for a in found if not any(_is_turned(a, *pair, known, graph) for pair in pairs.values())]
 
@@ -367,5 +380,3 @@ def _aggregate(expression: Expression, rows: list[Assignment], graph: ModelGraph
 def same_rows(query: QueryModel, left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
     return left == right if query.order else Counter(left) == Counter(right)
 
-
-__all__ += ["edge_name", "same_rows", "text_of", "value_of"]

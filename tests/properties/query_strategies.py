@@ -76,7 +76,7 @@ def _edge_part(draw: Draw, ontology: OntologyModel, scope: Scope, namer: _Namer)
     if draw(st.booleans()):
         alias = namer.next("r")
         scope[alias] = f"edge<{kind.name}>"
-    return EdgePart(kind.name, targets, alias)
+    return EdgePart(kind.name, targets, alias, place=namer.next("<"))
 
 
 def _target(draw: Draw, end: str, scope: Scope, namer: _Namer) -> str | None:

@@ -19,6 +19,7 @@ from tests.properties.query_strategies import queries
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
     max_examples=3_000 if SOAK else 150,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     deadline=None,
 )

@@ -92,16 +92,16 @@ class _Author:
 
     def case(self) -> Case:
         choices = self.choices
-        for _ in range(choices.number(2, 6)):
+        for _ in range(choices.number(1, 6)):
             self.steps.append(Do(0, self.spawn()))
-        for _ in range(choices.number(0, 6)):
+        for _ in range(choices.number(0, 9)):
             self.steps.append(Do(0, self.link()))
         self.actors = [name for name, kind in self.alive.items() if self._is_node(kind)][:2]
         for _ in range(choices.number(1, 3)):
             self.queries.append(draw_query(choices, self.ontology, dict(self.alive)))
             for _ in range(choices.number(1, 3)):
                 self.follow(self.queries[-1])
-        for _ in range(choices.number(1, 12)):
+        for _ in range(choices.number(1, 14)):
             self.step()
         for session in sorted(self._open):
             self.steps.append(Do(session, "COMMIT"))
@@ -199,15 +199,15 @@ class _Author:
         fitting = [name for name, its in self.alive.items() if its in self.ontology.concrete(kind)]
         return f"#{self.choices.one(fitting)}" if fitting and self.choices.chance(80) else "null"
 
-    def _block(self, kind: str, most: int) -> str:
+    def _block(self, kind: str, percent: int) -> str:
         attributes = self.ontology.attributes(kind)
-        chosen = self.choices.some(list(attributes), most)
+        chosen = [name for name in attributes if self.choices.chance(percent)]
         inside = ", ".join(f"{name} = {self._value(attributes[name])}" for name in chosen)
         return f" {{ {inside} }}" if inside else ""
 
     def spawn(self) -> str:
         kind = self.choices.one([kind.name for kind in self.ontology.nodes if not kind.abstract])
-        block = self._block(kind, 4)
+        block = self._block(kind, 75)
         text = f"SPAWN {self._name('n', kind)}: {kind}{block}"
         if self.choices.chance(10):
             text += f", SPAWN {self._name('n', kind)}: {kind}{block}"
@@ -222,7 +222,7 @@ class _Author:
                 return self.spawn()
             targets.append(f"#{self.choices.one(fitting)}")
         unless = "IF NOT EXISTS " if self.choices.chance(10) else ""
-        block = self._block(kind.name, 2)
+        block = self._block(kind.name, 75)
         return f"LINK {unless}{kind.name}({', '.join(targets)}) AS {self._name('e', kind.name)}{block}"
 
     def set(self) -> str:

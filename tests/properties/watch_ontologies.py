@@ -171,7 +171,7 @@ def draw_ontology(choices: Choices, *, rules: bool, policies: bool) -> Ontology:
 
 def _nodes(choices: Choices) -> tuple[NodeKind, ...]:
     found: list[NodeKind] = []
-    for name in ("A", "B", "C", "D")[: choices.number(1, 4)]:
+    for name in ("A", "B", "C")[: choices.number(1, 3)]:
         parents = tuple(choices.some([kind.name for kind in found], 2)) if choices.chance(60) else ()
         found.append(NodeKind(name, parents))
     inherited = any("A" in kind.parents for kind in found)
@@ -248,9 +248,10 @@ def _policies(choices: Choices, ontology: Ontology) -> list[str]:
             found += _node_policy(choices, ontology, kind.name, len(found))
     for edge in ontology.edges:
         if choices.chance(25):
-            verdict, bound = choices.one(("ALLOW", "DENY")), choices.one(("e", "_"))
-            condition = "e.w > 1" if bound == "e" and edge.attributes else _about_actor(choices, ontology)
-            found.append(f"policy p{len(found)}: ON MATCH({bound}: {edge.name}) {verdict} IF {condition}")
+            verdict = choices.one(("ALLOW", "DENY"))
+            about = ("e.w > 1",) if edge.attributes else ()
+            condition = choices.one((*about, _about_actor(choices, ontology)))
+            found.append(f"policy p{len(found)}: ON MATCH(e: {edge.name}) {verdict} IF {condition}")
     return found
 
 

@@ -162,7 +162,7 @@ class PatternWriter:
         known = [variable for variable in self.variables if variable.concrete & fitting]
         named = tuple(Reference(name) for name, kind in self.named.items() if kind in fitting)
         form = self.choices.weighed(
-            known=6 if known else 0, fresh=5, wild=2, constant=2 if named else 0, actor=1
+            known=8 if known else 0, fresh=8, wild=3, constant=2 if named else 0, actor=1
         )
         match form:
             case "known":

@@ -148,6 +148,7 @@ def _tick(request: Request) -> Result:
         database.check_writable()
         commit = database.state.advance_ticks(amount, database.clock.now())
         database.gate.submit(commit.sequence, commit)
+        database.watching.ticked(commit)
         database.watching.committed(commit, 0)
     return Result()
 

@@ -25,6 +25,7 @@ from vedette.engine.reactor import Reactor
 from vedette.engine.session import Session
 from vedette.engine.state import Commit, GraphState
 from vedette.engine.turn import Turn
+from vedette.engine.upkeep import Upkeep
 from vedette.engine.watching import Watching
 from vedette.errors import ConstraintViolation, StoreError, VedetteError
 from vedette.graph.graph import Graph
@@ -71,6 +72,8 @@ class Database:
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
         self.watching.restore(self._stored_meta)
+        self._upkeep = Upkeep(self)
+        self._upkeep.start()
 
     # --- opening and closing ----------------------------------------------------------------------------------
 
@@ -135,6 +138,7 @@ class Database:
             self._closed = True
             self._refusal = f"The database '{self.name}' is closed: open it again"
             sessions = list(self.sessions.values())
+        self._upkeep.stop()
         for reactor in self._reactors:
             reactor.close()
         for session in sessions:
@@ -143,6 +147,15 @@ class Database:
             self.gate.close()
         finally:
             self._store.close()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there is anything beyond memory."""
+        return self._keeps
+
+    def trim(self, before_ms: int) -> None:
+        """Forget the journal's rows that are older."""
+        self._store.trim(before_ms)
 
     @property
     def schema(self) -> Schema:

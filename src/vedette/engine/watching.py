@@ -16,6 +16,7 @@ from vedette.engine import execution
 from vedette.engine.history import Trimmed
 from vedette.engine.lasting import LastingWatches, refuse_since
 from vedette.engine.request import Request
+from vedette.engine.self_check import SelfCheck
 from vedette.engine.state import Commit
 from vedette.engine.triggers import Triggers
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
@@ -65,7 +66,10 @@ class Watching:
         self.lasting = LastingWatches(self)
         self.triggers = Triggers(self)
         self._compiled: dict[Any, CompiledWatch] = {}
+        self._known_options: dict[WatchOptions, WatchOptions] = {}
+        """Equal options are one object: a million watches have a few."""
         self._by_session: dict[str, list[int]] = {}
+        self.self_check = SelfCheck(self, database.settings.self_check_commits)
         self._holding: dict[int, Watch] = {}
         """Watches with events that wait for a tick."""
         self._full: dict[int, Watch] = {}
@@ -84,6 +88,7 @@ class Watching:
         with session.turn:
             values = option_values(request)
             options = read_options(statement.options, values) if statement.options else _DEFAULTS
+            options = self._known_options.setdefault(options, options)
             if options.mode == "consume":
                 raise InvalidStatement(
                     "E1102", "mode: consume is not available yet: it arrives in the next release"
@@ -213,9 +218,10 @@ class Watching:
             watch.push(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
 
     def _start_counting(self, watch: Watch, context: Context) -> list[dict[str, Any]]:
-        strategy, details = watch.shape.strategy, watch.details
+        strategy = watch.shape.strategy
         if strategy == "rows":
             return list(evaluate(watch, context).values())
+        details = watch.details
         if strategy == "reevaluated":
             details.result = evaluate(watch, context)
             return list(details.result.values())
@@ -327,10 +333,18 @@ class Watching:
             graph = self.database.state.graph
             told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
             scene = self._scene(self._before(graph, commit.changes), graph, commit.tick)
+            checked = self.self_check.choose(shapes)
+            told.sample = checked.number if checked is not None else 0
             self.hub.tell(shapes, commit.changes, scene, told)
+            if checked is not None:
+                self.self_check.compare(checked, scene, told)
             self.settle(told, depth)
         if commit.next_tick > commit.tick and self._holding:
             self._release_held()
+
+    def ticked(self, commit: Commit) -> None:
+        """Logical time moved on without a change: watches that look at the time, and events held for a tick."""
+        self.committed(commit, 0)
 
     def _before(self, after: View, changes: Sequence[Difference]) -> Overlay:
         """The state that the changes led away from."""

@@ -63,7 +63,8 @@ class PatternResolver(ExpressionResolver):
             into.append(self._node(element, scope))
         else:
             names = self._edge_names(element)
-            scope.bind(name, edge_type(*names) if element.edge is not None else edge_type())
+            type_ = edge_type(*names) if element.edge is not None else edge_type()
+            scope.bind(name, type_, optional=self.optional)
 
     def _shadows(self, name: str, scope: Scope, element: syntax.Element) -> bool:
         """A name may be declared again only where an earlier block bound it as a mere target of an edge."""

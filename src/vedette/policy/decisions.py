@@ -14,7 +14,7 @@ from vedette.language.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_types import resolve_type
-from vedette.language.resolved import Condition, NodeElement, Slot
+from vedette.language.resolved import Condition, ContextValue, NodeElement, Slot, slots_of, subexpressions
 from vedette.language.scope import Frame, Place, Scope
 from vedette.language.syntax import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
@@ -96,8 +96,16 @@ def _compile(
         condition=PatternChains(context).condition(condition),
         slot=slot,
         size=frame.size,
-        instance=slot is not None,
+        instance=_looks_at(condition, slot),
     )
+
+
+def _looks_at(condition: Condition, slot: int | None) -> bool:
+    """Whether the condition mentions the element: its variable, or target() and its kin."""
+    asks = (
+        p for p in subexpressions(condition) if isinstance(p, ContextValue) and p.name.startswith("target")
+    )
+    return (slot is not None and slot in slots_of(condition)) or any(asks)
 
 
 def _variable(operation: OperationPattern, frame: Frame) -> tuple[str | None, TypeExpression | None]:

@@ -30,11 +30,16 @@ class Told:
         self.watches: dict[int, Watch] = {}
         self.overflowed: list[Watch] = []
         self.triggers: list[tuple[Watch, Row]] = []
+        self.sample = 0
+        """The number of a watch whose events are wanted for a check."""
+        self.sampled: list[Delta] = []
 
     def push(self, watch: Watch, delta: Delta, row: Row | None) -> None:
         """Let the watch know; an overflow is noted for the caller, who cancels."""
         if watch.status is WatchStatus.CANCELLED:
             return
+        if watch.number == self.sample:
+            self.sampled.append(delta)
         if (
             watch.has_details
             and watch.details.actions is not None

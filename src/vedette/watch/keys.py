@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["KeyIndex", "Keyed", "RangeList"]
@@ -101,6 +102,13 @@ class KeyIndex(Generic[Item]):
         if type(held) is dict:
             return held.values()
         return (held,)
+
+    def sample(self, turn: int) -> Item | None:
+        """Some watch, another one each turn."""
+        held = next(islice(self._entries.values(), turn % min(len(self._entries), 1000), None), None)
+        if isinstance(held, RangeList):
+            return held.items[turn % len(held.items)] if held.items else None
+        return next(iter(held.values())) if type(held) is dict else held
 
     def everything(self) -> list[Item]:
         found: list[Item] = []

@@ -490,6 +490,15 @@ false
 "a" | "b"
 "a" | "c"
 
+=== 2.5.12 | an edge that an OPTIONAL MATCH names is null too
+.given world
+>> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } LINK likes(#a, #b) { how = 3 }
+> MATCH x: Dog OPTIONAL MATCH likes(x, y) AS e RETURN x.key, e.how, e.id = null, e
+rows: 2
+> MATCH x: Dog OPTIONAL MATCH likes(x, y) AS e RETURN x.key, e.how
+"a" | 3
+"b" | null
+
 === 2.5.12 | a later OPTIONAL MATCH whose target is null does not match
 .given world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" }

@@ -1,0 +1,256 @@
+-- Watches of actors: what may be watched, and what is seen of it.
+
+.ontology office
+    node User { name: String, admin: Bool = false }
+    node Task { title: String, priority: Int = 0, score: Int?, secret: Bool = false }
+    edge assigned_to(task: Task, user: User)
+    policy watchers: ON META SPAWN(_Watch) ALLOW IF true
+    policy people: ON MATCH(u: User) ALLOW IF true
+
+=== seed.policy, 3.2.7 | everyone sees tasks that are assigned to them, in one and the same watch
+.watches several elements
+.given office
+.define policy user_sees_own_tasks: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+   SPAWN a: Task { title = "Ann's", priority = 7 }
+   SPAWN b: Task { title = "Bob's", priority = 7 }
+   LINK assigned_to(#a, #ann)
+   LINK assigned_to(#b, #bob)
+.session ann as #ann
+.session bob as #bob
+ann> hers = WATCH t: Task WHERE t.priority > 5 RETURN t.title
+bob> his = WATCH t: Task WHERE t.priority > 5 RETURN t.title
+.told hers
+initial
+  "Ann's"
+.told his
+initial
+  "Bob's"
+> SET #b.title = "still Bob's"
+.told hers
+(nothing)
+.told his
+changed "Bob's" -> "still Bob's"
+
+=== 3.2.7, S.granted | a permission that is granted or revoked is added or removed
+.watches several elements
+.given office
+.define policy own: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN t: Task { title = "t" }
+.session ann as #ann
+ann> hers = WATCH t: Task RETURN t.title
+.told hers
+initial (nothing)
+> LINK assigned_to(#t, #ann)
+.told hers
+added "t"
+> SET #t.title = "u"
+.told hers
+changed "t" -> "u"
+> UNLINK assigned_to(#t, #ann)
+.told hers
+removed "u"
+
+=== 3.2.7, S.granted | an admin who is one no longer sees everything go, and come back
+.watches several elements
+.given office
+.define policy admins: ON MATCH(t: Task) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.admin)
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+.session ann as #ann
+ann> all = WATCH t: Task RETURN t.title
+! E8001 Watch pattern denied
+> SET #ann.admin = true
+ann> all = WATCH t: Task RETURN t.title
+.told all
+initial
+  "a"
+  "b"
+> SET #ann.admin = false
+> SET #a.title = "hidden"
+.told all
+removed "a"
+removed "b"
+> SET #ann.admin = true
+.told all
+added "hidden"
+added "b"
+
+=== seed.policy, S.hidden | a hidden attribute is null, and its changes are nobody's business
+.watches one element
+.given office
+.define
+    policy tasks: ON MATCH(t: Task) ALLOW IF true
+    policy scores: ON MATCH(t: Task).score DENY IF t.secret
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN t: Task { title = "t", score = 3 }
+.session ann as #ann
+ann> all = WATCH t: Task RETURN t.title, t.score
+> system = WATCH t: Task RETURN t.title, t.score
+.told all, system
+initial
+  "t" | 3
+> SET #t.secret = true
+.told all
+changed "t" | 3 -> "t" | null
+.told system
+(nothing)
+> SET #t.score = 4
+.told all
+(nothing)
+.told system
+changed "t" | 3 -> "t" | 4
+> SET #t.secret = false
+.told all
+changed "t" | null -> "t" | 4
+
+=== S.hidden | a condition on a hidden attribute cannot be used to guess it
+.watches one element
+.given office
+.define
+    policy tasks: ON MATCH(t: Task) ALLOW IF true
+    policy scores: ON MATCH(t: Task).score DENY IF t.secret
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN t: Task { title = "t", score = 9, secret = true }
+.session ann as #ann
+ann> good = WATCH t: Task WHERE t.score > 5 RETURN t.title
+.told good
+initial (nothing)
+> SET #t.score = 10
+.told good
+(nothing)
+> SET #t.secret = false
+.told good
+added "t"
+
+=== S.counted | aggregates count what the actor sees
+.watches several elements
+.given office
+.define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b", secret = true }
+.session ann as #ann
+ann> count = WATCH t: Task RETURN COUNT(*)
+> all = WATCH t: Task RETURN COUNT(*)
+.told count
+initial
+  1
+.told all
+initial
+  2
+> SET #b.secret = false
+.told count
+changed 1 -> 2
+.told all
+(nothing)
+
+=== E8001, 3.2.7, S.disclosure | a type that no policy shows cannot be watched, and nobody learns why
+.watches one element
+.given office
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN t: Task { title = "top secret" }
+.session ann as #ann
+ann> w = WATCH t: Task RETURN t
+! E8001 watch error: E8001 WATCH_PATTERN_DENIED: Watch pattern denied
+!not Task
+!not policy
+!not n1
+ann> v = WATCH u: User RETURN u.name
+.told v
+initial
+  "Ann"
+
+=== E8001, 3.2.7 | an attribute that no policy shows cannot be watched either
+.watches one element
+.given office
+.define
+    policy tasks: ON MATCH(t: Task) ALLOW IF true
+    policy scores: ON MATCH(t: Task).score DENY IF true
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> w = WATCH t: Task WHERE t.score > 5 RETURN t.title
+! E8001 Watch pattern denied
+ann> w = WATCH t: Task RETURN t.title, t.score
+! E8001 Watch pattern denied
+ann> w = WATCH t: Task [filter: t.score > 5] RETURN t.title
+! E8001 Watch pattern denied
+ann> w = WATCH t: Task RETURN t.title
+
+=== E8001, C15 | who may not make watches makes none
+.watches one element
+.define
+    node User { name: String }
+    policy look: ON MATCH(_) ALLOW IF true
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> MATCH u: User RETURN u.name
+"Ann"
+ann> w = WATCH u: User RETURN u.name
+! E8001 Watch pattern denied
+
+=== seed.filter, B36 | only mine, filtered on the server; the actor is the one who made the watch
+.watches one element
+.define
+    node User { name: String }
+    node Task { title: String, assignee: User? }
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+> BEGIN SESSION AS #ann
+> mine = WATCH t: Task [filter: t.assignee = current_actor()] RETURN t.title
+> END SESSION
+.told mine
+initial (nothing)
+> SPAWN a: Task { title = "a", assignee = #bob }
+> SPAWN b: Task { title = "b", assignee = #ann }
+.told mine
+added "b"
+> SET #a.assignee = #ann
+> SET #b.assignee = #bob
+.told mine
+added "a"
+removed "b"
+
+=== S.define, 3.2.7 | a policy that comes later takes away what it hides
+.watches one element
+.given office
+.define policy tasks: ON MATCH(t: Task) ALLOW IF true
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b", secret = true }
+.session ann as #ann
+ann> all = WATCH t: Task RETURN t.title
+.told all
+initial
+  "a"
+  "b"
+.define policy secrets: ON MATCH(t: Task) DENY IF t.secret
+.told all
+removed "b"
+> SET #a.secret = true
+.told all
+removed "a"
+
+=== 3.2.6, S.edges | an edge is told only to those who see its targets
+.watches several elements
+.given office
+.define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN t: Task { title = "t", secret = true }
+   LINK assigned_to(#t, #ann)
+.session ann as #ann
+ann> links = WATCH assigned_to(t, u) RETURN t.title, u.name
+ann> idle = WATCH u: User WHERE NOT EXISTS(t: Task, assigned_to(t, u)) RETURN u.name
+.told links
+initial (nothing)
+.told idle
+initial
+  "Ann"
+> SET #t.secret = false
+.told links
+added "t" | "Ann"
+.told idle
+removed "Ann"
