@@ -149,7 +149,6 @@ def _tick(request: Request) -> Result:
         commit = database.state.advance_ticks(amount, database.clock.now())
         database.gate.submit(commit.sequence, commit)
         database.watching.ticked(commit)
-        database.watching.committed(commit, 0)
     return Result()
 
 

@@ -11,9 +11,9 @@ from vedette.language import statements as ast
 from vedette.language.compile_steps import PatternChains
 from vedette.language.declarations import PolicyDeclaration
 from vedette.language.resolve_mutations import resolve_action
-from vedette.language.resolve_queries import resolve_return
+from vedette.language.resolve_queries import ResolvedReturn, resolve_return
 from vedette.language.resolved import Condition, NodeElement, ResolvedPattern, conjuncts
-from vedette.language.scope import Place, Scope
+from vedette.language.scope import Frame, Place, Scope
 from vedette.policy.decisions import policy_dependencies
 from vedette.watch.options import WatchOptions
 from vedette.watch.resolver import Capture, WatchResolver
@@ -60,6 +60,8 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     pattern = resolver.pattern(statement.pattern, statement.where, scope)
     narrowed = resolver.condition(options.filter, scope)
     returns = resolve_return(resolver, statement.returns, scope) if statement.returns is not None else None
+    if returns is not None and statement.returns is not None:
+        _check_columns(frame, statement.returns, returns)
     order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
     sight = _sight(resolver, pattern, state, scope) if guarded else ()
     own_size = frame.size
@@ -84,6 +86,14 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     chains = PatternChains(state.plan_context)
     acts = tuple(compile_action(action, chains, state.tables, frame.size) for action in actions)
     return CompiledWatch(request, options, shape, tuple(resolver.captures), acts, frame.size)
+
+
+def _check_columns(frame: Frame, clause: ast.Return, returns: ResolvedReturn) -> None:
+    """Events are told by column name: of two things under one name, one would be lost."""
+    seen: dict[str, Condition] = {}
+    for name, projection in zip(returns.columns, returns.projections, strict=True):
+        if seen.setdefault(name, projection) != projection:
+            frame.report("E2005", f"Two columns are called '{name}': name them apart with AS", clause.span)
 
 
 def _sight(

@@ -70,6 +70,8 @@ class Watching:
         """Equal options are one object: a million watches have a few."""
         self._by_session: dict[str, list[int]] = {}
         self.self_check = SelfCheck(self, database.settings.self_check_commits)
+        self._cancelled = 0
+        """Watches that have ended and are kept for those who ask."""
         self._holding: dict[int, Watch] = {}
         """Watches with events that wait for a tick."""
         self._full: dict[int, Watch] = {}
@@ -154,8 +156,9 @@ class Watching:
         limits = session.watch_limits
         if limits is None:
             return
-        own = len(self._by_session.get(session.id, ()))
-        for current, limit in ((own, limits[0]), (len(self.hub.watches), limits[1])):
+        watches = [self.hub.watches.get(number) for number in self._by_session.get(session.id, ())]
+        own = sum(watch is not None and watch.status is not WatchStatus.CANCELLED for watch in watches)
+        for current, limit in ((own, limits[0]), (len(self.hub.watches) - self._cancelled, limits[1])):
             if current >= limit:
                 fields = {"current": current, "limit": limit}
                 raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
@@ -633,6 +636,7 @@ class Watching:
         if status is None or watch.status is WatchStatus.CANCELLED:
             return
         watch.status = status
+        self._cancelled += 1
         if not watch.has_details or watch.details.behind is None:
             self._hub_of(watch).remove(watch)
         if watch.buffer is not None:
@@ -695,6 +699,7 @@ class Watching:
             else:
                 self._end(watch, WatchEventKind.CANCEL)
                 self.hub.forget(watch)
+                self._cancelled -= 1
 
     def _schedule_expiry(self, watch: Watch) -> None:
         """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""

@@ -29,6 +29,8 @@ def follow(
             if isinstance(start, int):
                 row[start] = source
             for id in reach(path, forward, source.id, view, row[0]):
+                if id == source.id and source.type not in path.loop_types:
+                    continue
                 if end == SAME:
                     if id == source.id and then(row):
                         return True

@@ -146,10 +146,11 @@ class PatternResolver(ExpressionResolver):
                 element,
             )
         low = 0 if element.repeat == "*" and element.min_depth is None else max(low, 0)
-        types = concrete_types(self.frame, edge.parameters[0].type)
+        types, others = (concrete_types(self.frame, parameter.type) for parameter in edge.parameters)
+        both = frozenset(types).intersection(others)
         declared = element.max_depth is not None
         into.append(
-            PathElement(edge.name, targets[0], targets[1], types, low, high, edge.symmetric, declared)
+            PathElement(edge.name, targets[0], targets[1], types, both, low, high, edge.symmetric, declared)
         )
 
     def _target(

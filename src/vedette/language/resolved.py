@@ -282,7 +282,9 @@ class PathElement:
     source: int | Condition | None
     target: int | Condition | None
     source_types: tuple[str, ...]
-    """Types an unbound end ranges over, for paths of length zero."""
+    """Types that an unbound start ranges over."""
+    loop_types: frozenset[str]
+    """Types that fit both ends: those of an element that is joined to itself by a path of no edges."""
     low: int
     high: int
     symmetric: bool = False

@@ -186,12 +186,13 @@ def policy_dependencies(
         if operation.operation not in ("*", "MATCH"):
             continue
         variable, written = _variable(operation, resolver.frame)
-        names = _names(resolver.frame, resolve_type(resolver.frame, written) if written is not None else None)
+        type_ = resolve_type(resolver.frame, written) if written is not None else None
+        names = _names(resolver.frame, type_)
         if names is not None and names.isdisjoint(element.types):
             continue
         inner = scope.inner()
         if variable is not None:
-            inner.variables[variable] = Slot(element.slot, variable, element.type)
+            inner.variables[variable] = Slot(element.slot, variable, type_ or node_type())
         place, resolver.place = resolver.place, _PLACE
         lifted, resolver.frame.lifted = resolver.frame.lifted, False
         condition = resolver.resolve(declaration.condition, inner)

@@ -167,7 +167,8 @@ class Watch:
             limit = self.options.buffer
         outcome = buffer.offer(entry, limit, self.options.on_full)
         if outcome is not Outcome.OVERFLOW and self.options.deliver_on == "tick":
-            buffer.held += 1
+            snapshot = delta.type == "initial" and delta.window is None
+            buffer.held += not snapshot  # it answers the one who made the watch
         return outcome
 
     def _commit_start(self, sequence: int) -> int:

@@ -220,6 +220,18 @@ null | [#p, #a]
 "b"
 "d"
 
+=== 2.5.7 | a path of no edges joins only what may stand at both ends
+.given world
+>> SPAWN p: Person { key = "p" } SPAWN h: Place { key = "h" } LINK lives(#p, #h)
+> MATCH lives*(x, y) RETURN x.key, y.key
+"p" | "h"
+> MATCH lives*(x, _) RETURN x.key
+"p"
+> MATCH lives*(#h, y) RETURN y.key
+(nothing)
+> MATCH h: Place, lives*(x, h) RETURN x.key
+"p"
+
 === 2.5.7 | a depth, and a range of depths
 .given world
 >> SPAWN a: Dog { key = "a" } SPAWN b: Dog { key = "b" } SPAWN c: Dog { key = "c" } SPAWN d: Dog { key = "d" }

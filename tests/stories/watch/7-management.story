@@ -1,0 +1,385 @@
+-- Handles, status, options that may change, limits, and watches as nodes of the graph.
+
+.ontology tasks
+    node Task { title: String, status: String = "todo", n: Int = 0 }
+
+.ontology team
+    node User { name: String }
+    policy all: ON * ALLOW IF operation() != "META SET" AND operation() != "META MATCH"
+
+=== seed.handle, 1.1, B25 | a handle is a node that can be asked about
+.watches one element
+.given tasks
+> w = WATCH t: Task WHERE t.status = "done" [mode: watch] RETURN t
+> MATCH s: _Watch WHERE s.id = #w RETURN s.mode, s.status, s.created_at, s.name
+"watch" | "active" | @2024-01-01T00:00:00.000Z | "w"
+> MATCH s: _Watch WHERE s.id = #w RETURN s.pattern
+"w = WATCH t: Task WHERE t.status = \"done\" [mode: watch] RETURN t"
+> MATCH s: _Watch RETURN s.ordering, s.delivery, s.visibility, s.buffer_size, s.on_full, s.group
+"arrival" | "best_effort" | "committed" | 1000 | "drop" | null
+> MATCH s: _Watch RETURN s.events_delivered, s.events_pending, s.last_event_at
+0 | 1 | @2024-01-01T00:00:00.000Z
+.told w
+initial (nothing)
+.advance 3s
+> SPAWN a: Task { title = "a", status = "done" }
+> MATCH s: _Watch RETURN s.events_delivered, s.events_pending, s.last_event_at
+1 | 1 | @2024-01-01T00:00:03.000Z
+.told w
+added Task #a {title: "a", status: "done", n: 0}
+> MATCH s: _Watch RETURN s.events_delivered, s.events_pending
+2 | 0
+
+=== seed.listing, C9 | the watches of my session, and of no other
+.watches one element
+.given tasks
+> a = WATCH t: Task RETURN t
+> b = WATCH t: Task RETURN t.n
+bob> c = WATCH t: Task RETURN t
+> MATCH s: _Watch WHERE s.session = current_session() RETURN s.name
+"a"
+"b"
+> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
+"a"
+"b"
+bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
+"c"
+> MATCH s: _Watch RETURN COUNT(*)
+3
+
+=== seed.management, 1.4, E8002 | cancelled is for good, and is kept for the audit
+.watches one element
+.given tasks
+> w = WATCH t: Task RETURN t.title
+> SPAWN a: Task { title = "a" }
+> CANCEL WATCH #w
+.told w
+(nothing)
+> MATCH s: _Watch RETURN s.name, s.status, s.events_pending
+"w" | "cancelled" | 0
+> CANCEL WATCH #w
+> RESUME WATCH #w
+! E8002 watch error: E8002 WATCH_NOT_FOUND: Handle references non-existent or cancelled watch
+> PAUSE WATCH #w
+! E8002
+> ALTER WATCH #w SET [buffer: 5]
+! E8002
+> SPAWN b: Task { title = "b" }
+.told w
+(nothing)
+
+=== E8002 | handles that lead nowhere
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "a" }
+> PAUSE WATCH #nothing
+! E8002
+> RESUME WATCH #a
+! E8002
+> CANCEL WATCH #w9_99
+! E8002
+> ALTER WATCH #nothing SET [buffer: 5]
+! E8002
+
+=== 1.6, A8 | many at once: MATCH … DO
+.watches one element
+.given tasks
+> a = WATCH t: Task RETURN t.title
+> b = WATCH t: Task RETURN t.n
+bob> c = WATCH t: Task RETURN t.title
+> PAUSE WATCH #a
+.with {"c": "#c"}
+> PAUSE WATCH #$c
+> MATCH s: _Watch, _session_has_watch(current_session(), s) WHERE s.status = "paused" DO CANCEL WATCH s.id
+> MATCH s: _Watch RETURN s.name, s.status
+"a" | "cancelled"
+"b" | "active"
+"c" | "paused"
+> MATCH s: _Watch WHERE s.status != "cancelled" DO ALTER WATCH s.id SET [buffer: 7]
+> MATCH s: _Watch RETURN s.name, s.buffer_size
+"a" | 1000
+"b" | 7
+"c" | 7
+> MATCH s: _Watch WHERE s.name = "c" DO RESUME WATCH s
+> MATCH s: _Watch WHERE s.name = "c" RETURN s.status
+"active"
+
+=== 1.5, A7, E8008 | four options may change, all others may not
+.watches one element
+.given tasks
+> w = WATCH t: Task RETURN t
+> ALTER WATCH #w SET [buffer: 2000, on_full: error]
+> ALTER WATCH #w SET [delivery: reliable]
+> MATCH s: _Watch RETURN s.buffer_size, s.on_full, s.delivery
+2000 | "error" | "reliable"
+> ALTER WATCH #w SET [mode: consume]
+! E8008 watch error: E8008 IMMUTABLE_WATCH_OPTION: Option 'mode' cannot be changed after watch creation
+> ALTER WATCH #w SET [group: "g"]
+! E8008 'group'
+> ALTER WATCH #w SET [ordering: causal]
+! E8008 'ordering'
+> ALTER WATCH #w SET [visibility: immediate]
+! E8008 'visibility'
+> ALTER WATCH #w SET [window: tumbling(5s)]
+! E8008 'window'
+> ALTER WATCH #w SET [initial: none]
+! E8008 'initial'
+> ALTER WATCH #w SET [deliver_on: tick]
+! E8008 'deliver_on'
+> ALTER WATCH #w SET [ack_timeout: 5s]
+! E8008 'ack_timeout'
+> ALTER WATCH #w SET [buffer: 10, mode: watch]
+! E8008
+> MATCH s: _Watch RETURN s.buffer_size
+2000
+
+=== 1.5, E8009 | ALTER refuses values as WATCH does
+.watches one element
+.given tasks
+> w = WATCH t: Task RETURN t
+> ALTER WATCH #w SET [buffer: 0]
+! E8009 buffer
+! a positive integer
+> ALTER WATCH #w SET [on_full: panic]
+! E8009 drop, block, error
+> ALTER WATCH #w SET [filter: t.nothing > 1]
+! E2002 nothing
+
+=== 1.5, S.alter | a smaller buffer counts from now on
+.watches one element
+.given tasks
+> w = WATCH t: Task [initial: none] RETURN t.title
+> ALTER WATCH #w SET [buffer: 1]
+>> SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+.told w
+added "b" (dropped 1)
+
+=== S.alter, A12 | another filter is as if the data had changed
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a", n = 1 }
+   SPAWN b: Task { title = "b", n = 2 }
+   SPAWN c: Task { title = "c", n = 3 }
+> w = WATCH t: Task WHERE t.n < 3 [filter: t.n > 1] RETURN t.title
+.told w
+initial
+  "b"
+> ALTER WATCH #w SET [filter: t.n = 1]
+.told w
+removed "b"
+added "a"
+> SET #c.n = 1
+> SET #b.title = "x"
+.told w
+added "c"
+> ALTER WATCH #w SET [filter: true]
+.told w
+added "x"
+
+=== S.alter, A12 | a filter that comes later
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a", n = 1 }
+   SPAWN b: Task { title = "b", n = 2 }
+> w = WATCH t: Task RETURN t.title
+> same = WATCH t: Task RETURN t.title
+.told w, same
+initial
+  "a"
+  "b"
+.with {"low": 2}
+> ALTER WATCH #w SET [filter: t.n >= $low]
+.told w
+removed "a"
+.told same
+(nothing)
+> SET #a.n = 5
+.told w
+added "a"
+.told same
+(nothing)
+
+=== E8010, C11, S.management | a watch is managed by its owner, its actor or the system
+.watches one element
+.given team
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+.session ann as #ann
+.session ann2 as #ann
+.session bob as #bob
+ann> w = WATCH u: User RETURN u.name
+.with {"w": "#w"}
+bob> PAUSE WATCH #$w
+! E8010 watch error: E8010 WATCH_ACCESS_DENIED
+.with {"w": "#w"}
+bob> ALTER WATCH #$w SET [buffer: 5]
+! E8010
+.with {"w": "#w"}
+ann2> PAUSE WATCH #$w
+ann> RESUME WATCH #w
+.with {"w": "#w"}
+> CANCEL WATCH #$w
+
+=== C11, S.management | an actor with META SET on _Watch manages the watches of others
+.watches one element
+.given team
+.define policy ops: ON META SET(_Watch) | META MATCH(_Watch) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.name = "Ops")
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN ops: User { name = "Ops" }
+.session ann as #ann
+.session ops as #ops
+ann> w = WATCH u: User RETURN u.name
+ops> MATCH s: _Watch RETURN s.name, s.status
+"w" | "active"
+.with {"w": "#w"}
+ops> CANCEL WATCH #$w
+ann> MATCH s: _Watch RETURN s.status
+"cancelled"
+
+=== S.management, S.disclosure | actors see their own watches only
+.watches one element
+.given team
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+.session ann as #ann
+.session bob as #bob
+ann> a = WATCH u: User RETURN u.name
+bob> b = WATCH u: User RETURN u.name
+.told a, b
+initial
+  "Ann"
+  "Bob"
+ann> MATCH s: _Watch RETURN s.name
+"a"
+ann> MATCH e: _WatchEvent RETURN COUNT(*)
+1
+bob> MATCH s: _Watch RETURN s.name
+"b"
+> MATCH s: _Watch RETURN s.name
+"a"
+"b"
+
+=== B30, S.layer0 | the latest events are kept as nodes
+.watches one element
+.given tasks
+> w = WATCH t: Task RETURN t.title
+> SPAWN a: Task { title = "a" }
+.told w
+initial (nothing)
+added "a"
+> KILL #a
+> MATCH s: _Watch, e: _WatchEvent, _watch_event(s, e) AS p WHERE s.name = "w" RETURN p.position, e.event_type, e.tick, e.delivery_id ORDER BY p.position
+1 | "initial" | 0 | null
+2 | "added" | 0 | null
+3 | "removed" | 1 | null
+.told w
+removed "a"
+
+=== B40, S.watchwatch | watches can be watched: who comes and who goes
+.watches one element
+.given tasks
+> watches = WATCH s: _Watch WHERE s.name != "watches" RETURN s.name, s.status
+.told watches
+initial (nothing)
+> w = WATCH t: Task RETURN t.title
+.told watches
+added "w" | "active"
+> PAUSE WATCH #w
+> RESUME WATCH #w
+.told watches
+changed "w" | "active" -> "w" | "paused"
+changed "w" | "paused" -> "w" | "active"
+> SPAWN a: Task { title = "a" }
+.told w
+initial (nothing)
+added "a"
+.told watches
+(nothing)
+> CANCEL WATCH #w
+.told watches
+changed "w" | "active" -> "w" | "cancelled"
+
+=== E8006, B27, S.limits | clients of a gateway have limits, programs have none
+.watches one element
+.given tasks
+.limits bob 2 4
+bob> a = WATCH t: Task RETURN t.title
+bob> b = WATCH t: Task RETURN t.n
+bob> c = WATCH t: Task RETURN t.status
+! E8006 watch error: E8006 WATCH_LIMIT_EXCEEDED
+! 2
+bob> CANCEL WATCH #a
+bob> c = WATCH t: Task RETURN t.status
+> d = WATCH t: Task RETURN t.title
+> e = WATCH t: Task RETURN t.title
+.limits eve 2 4
+eve> f = WATCH t: Task RETURN t.title
+! E8006 4
+
+=== A5, seed.handle | a trailing AS names the column and the handle
+.watches one element
+.given tasks
+> WATCH t: Task RETURN t.title AS live_feed
+> PAUSE WATCH #live_feed
+> MATCH s: _Watch RETURN s.name, s.status
+"live_feed" | "paused"
+
+=== B25 | counters count what was handed out, the snapshot as one
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+> w = WATCH t: Task RETURN t.title
+.told w
+initial
+  "a"
+  "b"
+> MATCH t: Task SET t.title = "c"
+> MATCH s: _Watch RETURN s.events_delivered, s.events_pending
+1 | 2
+.told w first 1
+changed "a" -> "c"
+> MATCH s: _Watch RETURN s.events_delivered, s.events_pending
+2 | 1
+.told w
+changed "b" -> "c"
+
+=== 1.5, S.reliable, S.restart | what was altered is still so after a restart
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a", n = 1 }
+   SPAWN b: Task { title = "b", n = 2 }
+> made = WATCH t: Task [delivery: reliable, filter: t.n > 1] RETURN t.title
+> later = WATCH t: Task [initial: none] RETURN t.title
+.told made
+initial
+  "b"
+.confirm made
+> ALTER WATCH #made SET [filter: t.n < 2, buffer: 50]
+> ALTER WATCH #later SET [delivery: reliable]
+.told made
+removed "b"
+added "a"
+.confirm made
+.reopen
+.attach made
+.attach later
+> MATCH s: _Watch WHERE s.name = "made" RETURN s.buffer_size
+50
+> SPAWN c: Task { title = "c", n = 1 }
+> SPAWN d: Task { title = "d", n = 5 }
+.told made
+added "c"
+.told later
+added "c"
+added "d"
+
+=== 1.5, B22 | made reliable no longer: it ends with its session
+.watches one element
+.given tasks
+bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
+bob> ALTER WATCH #w SET [delivery: best_effort]
+.close bob
+.attach w
+! E8002

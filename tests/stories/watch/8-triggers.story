@@ -1,0 +1,155 @@
+-- ON MATCH DO: actions on the server, with nobody connected.
+
+.ontology ops
+    node Team { name: String }
+    node Task { title: String, priority: Int = 0 }
+    node Notification { message: String }
+    edge notify(team: Team, notification: Notification)
+
+=== seed.trigger, B23, S.triggers | a notification for every task of high priority
+.watches one element
+.given ops
+> SPAWN ops_team: Team { name = "ops" }
+> SPAWN old: Task { title = "old", priority = 10 }
+> WATCH t: Task WHERE t.priority > 8
+    [mode: watch]
+    ON MATCH DO
+      SPAWN n: Notification {
+        message = "High priority task: " ++ t.title
+      }
+      LINK notify(#ops_team, n)
+> MATCH n: Notification RETURN COUNT(*)
+0
+> SPAWN a: Task { title = "leak", priority = 9 }
+> MATCH notify(t, n) RETURN t.name, n.message
+"ops" | "High priority task: leak"
+> SET #a.title = "big leak"
+> SPAWN b: Task { title = "paint", priority = 1 }
+> MATCH n: Notification RETURN COUNT(*)
+1
+> SET #b.priority = 9
+> MATCH n: Notification RETURN n.message
+"High priority task: leak"
+"High priority task: paint"
+
+=== B23, B21 | a trigger acts after the commit, in a transaction of its own, and its events follow their cause
+.watches one element
+.given ops
+> w = WATCH x: Task | Notification [initial: none, ordering: causal] RETURN x:Task AS is_task
+> WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> SPAWN a: Task { title = "a" }
+.told w in order
+added true (tick 0)
+added false (tick 1)
+
+=== B23 | a trigger that fails leaves the commit that caused it alone
+.watches one element
+.given ops
+.define constraint polite: n: Notification => n.message != "rude"
+> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> SPAWN a: Task { title = "rude" }
+> SPAWN b: Task { title = "kind" }
+> MATCH t: Task RETURN COUNT(*)
+2
+> MATCH n: Notification RETURN n.message
+"kind"
+.errors t
+E3001 polite
+
+=== B23, S.chain100 | triggers that set each other off come to an end
+.watches one element
+.define node Counter { n: Int }
+> again = WATCH c: Counter ON MATCH DO SPAWN d: Counter { n = c.n + 1 }
+> SPAWN c: Counter { n = 0 }
+> MATCH c: Counter RETURN COUNT(*), MAX(c.n)
+101 | 100
+.errors again
+E8009 100
+
+=== S.triggers | a trigger stays when its session goes, until it is cancelled
+.watches one element
+.given ops
+bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+.close bob
+> SPAWN a: Task { title = "a" }
+> MATCH n: Notification RETURN COUNT(*)
+1
+> MATCH s: _Watch RETURN s.name, s.status
+"t" | "active"
+> MATCH s: _Watch WHERE s.name = "t" DO CANCEL WATCH s.id
+> SPAWN b: Task { title = "b" }
+> MATCH n: Notification RETURN COUNT(*)
+1
+
+=== S.triggers, S.restart | a trigger survives restarts, too, and acts once
+.watches one element
+.given ops
+> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> SPAWN a: Task { title = "a" }
+.reopen
+> SPAWN b: Task { title = "b" }
+> MATCH n: Notification RETURN n.message
+"a"
+"b"
+.attach t
+> CANCEL WATCH #nothing
+! E8002
+> MATCH s: _Watch DO CANCEL WATCH s.id
+.reopen
+> SPAWN c: Task { title = "c" }
+> MATCH n: Notification RETURN COUNT(*)
+2
+
+=== B23, S.authority | a trigger acts with the authority of whoever made it
+.watches one element
+.define
+    node User { name: String, clerk: Bool = false }
+    node Task { title: String }
+    node Note { text: String }
+    policy watch: ON META SPAWN(_Watch) | MATCH(_) ALLOW IF true
+    policy clerks: ON SPAWN(n: Note) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.clerk)
+>> SPAWN ann: User { name = "Ann", clerk = true }
+   SPAWN bob: User { name = "Bob" }
+.session ann as #ann
+.session bob as #bob
+ann> hers = WATCH t: Task ON MATCH DO SPAWN n: Note { text = "Ann saw " ++ t.title }
+bob> his = WATCH t: Task ON MATCH DO SPAWN n: Note { text = "Bob saw " ++ t.title }
+> SPAWN t: Task { title = "x" }
+> MATCH n: Note RETURN n.text
+"Ann saw x"
+.errors his
+E7001
+.errors hers
+(nothing)
+
+=== A4, S.triggers | actions and events of one watch
+.watches one element
+.given ops
+> both = WATCH t: Task WHERE t.priority > 5 ON MATCH DO SPAWN n: Notification { message = t.title } RETURN t.title
+.told both
+initial (nothing)
+> SPAWN a: Task { title = "a", priority = 6 }
+.told both
+added "a"
+> MATCH n: Notification RETURN n.message
+"a"
+
+=== S.triggers, 1.2 | triggers over several elements, with edges and updates
+.watches several elements
+.given ops
+>> SPAWN team: Team { name = "ops" }
+   SPAWN a: Task { title = "a" }
+.define edge handles(team: Team, task: Task)
+> WATCH g: Team, t: Task, handles(g, t) ON MATCH DO SET t.title = t.title ++ " (" ++ g.name ++ ")" SET t.priority = 5
+> LINK handles(#team, #a)
+> MATCH t: Task RETURN t.title, t.priority
+"a (ops)" | 5
+
+=== S.triggers | a cancelled trigger does nothing more; a paused one neither loses nor acts
+.watches one element
+.given ops
+> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> CANCEL WATCH #t
+> SPAWN a: Task { title = "a" }
+> MATCH n: Notification RETURN COUNT(*)
+0
