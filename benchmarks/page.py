@@ -26,9 +26,9 @@ _METHOD = """
 Every case runs in a process of its own. All its contenders are ready before the first round, then take turns, round by
 round, each round begun by another. A number is the median of the rounds, ± half the distance between the quartiles. A
 ratio is the median, over the rounds, of ours against theirs in the same round: above 1 Vedette is that many times as
-fast (or as small), below 1 the other is. "≈" marks a ratio whose rounds lay more than 20% apart: a rough idea, not to
-be quoted. No sample is thrown away. Answers are checked; who answers something else is not in the table. Nothing here
-fails a build.
+fast (or as small), below 1 the other is. "≈" marks a ratio of single measurements, or of rounds that lay more than 20%
+apart: a rough idea, not to be quoted. No sample is thrown away. Answers are checked; who answers something else is not
+in the table. Nothing here fails a build.
 
 The disk of this machine is shared and now and then drops to a tenth of its speed for some seconds. A few long rounds
 then say who was unlucky, not who is slow (one such run showed Vedette eight times as fast as SQLite with the same

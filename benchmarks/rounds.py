@@ -113,16 +113,17 @@ def median_of(series: Series) -> float | None:
 def spread(series: Series) -> float | None:
     """How far apart the rounds lie: half the distance of the quartiles, as a share of the median."""
     middle = median_of(series)
-    if not middle or len(series.samples) < 3:
-        return None
+    if not middle or len(set(series.samples)) < 3:
+        return None  # too few, or one measurement that every round repeats
     ordered = sorted(series.samples)
     quarter = len(ordered) // 4
     return (ordered[-1 - quarter] - ordered[quarter]) / 2 / middle
 
 
 def unsteady(outcome: Outcome, series: Series) -> bool:
-    """Whether the rounds of ours or theirs lie too far apart for their ratio to be quoted."""
-    return any((spread(each) or 0.0) > UNSTEADY for each in (outcome.series[0], series))
+    """Whether the rounds of ours or theirs are too few or lie too far apart for their ratio to be quoted."""
+    spreads = [spread(each) for each in (outcome.series[0], series)]
+    return any(each is None or each > UNSTEADY for each in spreads)
 
 
 def ratio(outcome: Outcome, series: Series) -> float | None:

@@ -22,19 +22,19 @@ def node_values(draw: Callable[[Any], Any], type_name: str) -> dict[str, Any]:
 
 
 @st.composite
-def graphs(draw: Callable[[Any], Any], ontology: OntologyModel, size: int = 6) -> ModelGraph:
+def graphs(draw: Callable[[Any], Any], ontology: OntologyModel) -> ModelGraph:
     """Nodes, then edges wherever they fit and are allowed."""
     graph = ModelGraph(ontology)
-    for _ in range(draw(st.integers(0, size))):
-        type_name = draw(st.sampled_from("ABCD"))
+    for type_name in draw(st.lists(st.sampled_from("ABCD"), min_size=3, max_size=7)):
         item = Item(len(graph.items) + 1, type_name, {"k": len(graph.items) + 1, **draw(node_values(type_name))})
         try:
             graph.check_unique(item)
         except ModelError:
             item = Item(item.key, type_name, {**item.values, "u": None})
         graph.items[item.key] = item
-    for _ in range(draw(st.integers(0, 2 * size))):
-        _add_edge(draw, graph, draw(st.sampled_from(("e0", "e0", "e1", "e1", "flag", "tri", "about"))))
+    names = st.sampled_from(("e0", "e0", "e1", "e1", "flag", "tri", "about"))
+    for name in draw(st.lists(names, min_size=3, max_size=14)):
+        _add_edge(draw, graph, name)
     return graph
 
 

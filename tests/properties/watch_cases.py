@@ -40,7 +40,9 @@ class Follow:
     initial: bool
 
     def text(self) -> str:
-        return self.query.watch_text(self.values, *(() if self.initial else ("initial: none",)))
+        """Nothing is ever dropped here: what a full buffer does is told elsewhere."""
+        initial = () if self.initial else ("initial: none",)
+        return self.query.watch_text(self.values, "buffer: 1000000", *initial)
 
     def __str__(self) -> str:
         return f"{self.actor or 'system'}: {self.text()}  {self.query.parameters(self.values) or ''}"
@@ -92,9 +94,9 @@ class _Author:
 
     def case(self) -> Case:
         choices = self.choices
-        for _ in range(choices.number(1, 6)):
+        for _ in range(choices.number(1, 5)):
             self.steps.append(Do(0, self.spawn()))
-        for _ in range(choices.number(0, 9)):
+        for _ in range(choices.number(0, 12)):
             self.steps.append(Do(0, self.link()))
         self.actors = [name for name, kind in self.alive.items() if self._is_node(kind)][:2]
         for _ in range(choices.number(1, 3)):

@@ -171,7 +171,7 @@ def draw_ontology(choices: Choices, *, rules: bool, policies: bool) -> Ontology:
 
 def _nodes(choices: Choices) -> tuple[NodeKind, ...]:
     found: list[NodeKind] = []
-    for name in ("A", "B", "C")[: choices.number(1, 3)]:
+    for name in ("A", "B", "C")[: choices.one((1, 1, 2, 2, 3))]:
         parents = tuple(choices.some([kind.name for kind in found], 2)) if choices.chance(60) else ()
         found.append(NodeKind(name, parents))
     inherited = any("A" in kind.parents for kind in found)
@@ -203,15 +203,15 @@ def _declared(owned: dict[str, list[tuple[str, str, str]]], name: str) -> bool:
 def _edges(choices: Choices, nodes: tuple[NodeKind, ...]) -> tuple[EdgeKind, ...]:
     types = [kind.name for kind in nodes] + ["any"]
     found = [EdgeKind("to", (choices.one(types), choices.one(types)), _modifiers(choices))]
-    if choices.chance(60):
+    if choices.chance(45):
         weighted = (("w", "Int", ""), ("f", "Float", ""))
         found.append(EdgeKind("has", (choices.one(types), choices.one(types)), (), weighted))
-    if choices.chance(50):
+    if choices.chance(45):
         same = choices.one(types)
         found.append(EdgeKind("near", (same, same), ("symmetric",), (("w", "Int", ""),)))
-    if choices.chance(35):
+    if choices.chance(25):
         found.append(EdgeKind("flag", (choices.one(types),)))
-    if choices.chance(30):
+    if choices.chance(20):
         found.append(EdgeKind("tri", (choices.one(types), choices.one(types), choices.one(types))))
     if choices.chance(35):
         target = choices.one([f"edge<{kind.name}>" for kind in found])
@@ -227,7 +227,7 @@ def _modifiers(choices: Choices) -> tuple[str, ...]:
 
 def _rules(choices: Choices, ontology: Ontology) -> list[str]:
     kinds = [kind.name for kind in ontology.nodes]
-    edge = choices.one([kind for kind in ontology.edges if not kind.name.startswith("on")])
+    edge = choices.one([kind for kind in ontology.edges if kind.name != "on"])
     targets = ", ".join(f"x{place}" for place in range(len(edge.parameters)))
     every = [
         f'rule r0: x: {choices.one(kinds)} WHERE x.n = 3 => SET x.s = "c"',

@@ -99,7 +99,7 @@ class PatternWriter:
 
     def element(self, *, first: bool) -> str:
         related = not first or self.outer is not None
-        form = self.choices.weighed(node=4 if first else 2, edge=7 if related else 4, path=2, edge_node=1, any_edge=1)
+        form = self.choices.weighed(node=5 if first else 2, edge=9 if related else 5, path=2, edge_node=1, any_edge=1)
         match form:
             case "node":
                 return self.node()
@@ -162,7 +162,7 @@ class PatternWriter:
         known = [variable for variable in self.variables if variable.concrete & fitting]
         named = tuple(Reference(name) for name, kind in self.named.items() if kind in fitting)
         form = self.choices.weighed(
-            known=8 if known else 0, fresh=8, wild=3, constant=2 if named else 0, actor=1
+            known=9 if known else 0, fresh=9, wild=3, constant=2 if named else 0, actor=1 if self.depth else 0
         )
         match form:
             case "known":

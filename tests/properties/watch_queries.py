@@ -63,8 +63,8 @@ class Query:
 
 def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     writer = PatternWriter(choices, ontology, named)
-    pattern = "()" if choices.number(0, 39) == 39 else writer.pattern(choices.one((1, 2, 2, 3, 4)))
-    where = writer.condition() if choices.chance(65) else None
+    pattern = "()" if choices.number(0, 39) == 39 else writer.pattern(choices.one((1, 1, 2, 2, 3, 4)))
+    where = writer.condition() if choices.chance(60) else None
     narrowed = writer.condition(1) if choices.chance(12) else None
     if pattern == "()":
         returns: tuple[str, ...] = (f"{writer.count()} AS c0", f"{writer.exists()} AS c1")

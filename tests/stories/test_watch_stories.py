@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import vedette
+from vedette.language.statements import Watch
+from vedette.language.syntax import Attribute, Exists, NodePattern, PatternAggregate
+from vedette.language.tree import walk
 from vedette.testing.stories import EmbeddedHost, Story, read_stories, tell
+from vedette.testing.stories.format import Say, Step
+from vedette.testing.stories.watch_steps import React
 
 FOLDER = Path(__file__).parent / "watch"
 STORIES = [
@@ -38,3 +44,55 @@ def test_in_memory(story: Story):
 @pytest.mark.parametrize("story", marked(STORIES))
 def test_in_a_directory(story: Story, tmp_path: Path):
     tell(story, EmbeddedHost(tmp_path / "data", story.settings), keeps=True)
+
+
+# --- the catalogue ------------------------------------------------------------------------------------------------
+
+RULES = dict(
+    line.split(maxsplit=1)
+    for line in (FOLDER / "rules.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("--")
+)
+
+
+def test_every_rule_has_a_story():
+    told = {rule for story in STORIES for rule in story.rules}
+    assert sorted(RULES.keys() - told) == [], "rules without a story"
+    assert sorted(told - RULES.keys()) == [], "stories about rules that rules.txt does not know"
+
+
+def test_titles_are_unique():
+    titles = [story.title for story in STORIES]
+    assert sorted(titles) == sorted(set(titles))
+
+
+def test_each_story_says_how_much_its_watches_look_at():
+    """Hosts that look at one element at a time tell the stories that say so: it had better be true."""
+    unmarked = [story for story in STORIES if story.watches is None]
+    assert unmarked == [], "write `.watches one element` or `.watches several elements`"
+    single = [story for story in STORIES if story.watches == "one element"]
+    several = {str(s) for s in single for step in s.steps for w in watches_of(step) if not is_single(w)}
+    assert several == set(), "these watches look at several elements"
+
+
+def watches_of(step: Step) -> Iterator[Watch]:
+    """The WATCH statements that a step says; what is no statement at all is not meant to be one."""
+    if isinstance(step, Say | React):
+        try:
+            yield from (s for s in vedette.parse(step.text) if isinstance(s, Watch))
+        except vedette.VedetteError:
+            return
+
+
+def is_single(watch: Watch) -> bool:
+    """One node, and nothing in conditions or results that would look at others."""
+    elements = watch.pattern.elements
+    looked_at = walk((watch.where, watch.options, watch.returns))
+    return len(elements) == 1 and isinstance(elements[0], NodePattern) and not any(map(_leads_on, looked_at))
+
+
+def _leads_on(part: object) -> bool:
+    """A nested pattern, or an attribute of what an attribute refers to."""
+    return isinstance(part, Exists | PatternAggregate) or (
+        isinstance(part, Attribute) and isinstance(part.base, Attribute)
+    )

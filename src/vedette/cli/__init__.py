@@ -1,4 +1,4 @@
-"""The command line: `vedette shell`, `run`, `define`, `parse`, `config`, `doctor`, `serve` (docs/reference/cli.md)."""
+"""The command line: `vedette shell`, `run`, `watch`, `define`, `parse`, `serve` … (docs/reference/cli.md)."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from vedette.cli.commands.parse import parse
 from vedette.cli.commands.run import run
 from vedette.cli.commands.serve import serve
 from vedette.cli.commands.shell import shell
+from vedette.cli.commands.watch import watch
 from vedette.cli.failure import CommandFailed, error_text, traceback_wanted, unexpected_text
 from vedette.cli.version import version_text
 from vedette.errors import VedetteError
@@ -81,6 +82,6 @@ def vedette(
     pass
 
 
-for command in (serve, shell, run, define, parse, doctor):
+for command in (serve, shell, run, watch, define, parse, doctor):
     app.command()(command)
 app.add_typer(config_app, name="config")

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Display", "JsonDisplay", "TableDisplay", "console_for", "display_for"]
+__all__ = ["Display", "JsonDisplay", "QuietDisplay", "TableDisplay", "console_for", "display_for"]
 
 MOST_DRAWN = 1_000
 """Rows shown at a terminal."""
 _UNLIMITED = 100_000
 """Columns of what is no terminal: nothing is folded there."""
+_EVENT_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+"""By type of event; all others are cyan."""
 
 
 class Display(Protocol):
@@ -102,8 +104,9 @@ class TableDisplay(_Speaking):
             self.out.print("nothing new: all of this was defined before", style="dim")
 
     def event(self, watch: str, event: Event) -> None:
+        style = _EVENT_STYLES.get(event.type, "cyan")
         for line in event_lines(watch, event):
-            self.out.print(line, style="cyan", soft_wrap=True)
+            self.out.print(line, style=style, soft_wrap=True)
 
     def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         if not self.out.is_terminal:
@@ -132,3 +135,21 @@ class JsonDisplay(_Speaking):
 
     def _print(self, record: Any) -> None:
         print(json_line(record), flush=True)
+
+
+class QuietDisplay(_Speaking):
+    """Only what is out of the ordinary is said."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        del seconds  # nothing is shown that it could stand beside
+        for text in result.warnings:
+            self.warning(text)
+
+    def defined(self, names: Sequence[str]) -> None:
+        pass
+
+    def event(self, watch: str, event: Event) -> None:
+        pass
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        pass

@@ -1,4 +1,4 @@
-"""Sessions for asyncio: statements run on the loop (they are short), what they wait for is the disk.
+"""Sessions for asyncio: statements run on the loop (they are short; long reads go to a thread), and wait for the disk.
 
 Group commit tells each event loop once per flush, however many sessions wait on it.
 """
@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from vedette.engine.execution import LongReadError
+from vedette.engine.prepare import Prepared
 from vedette.engine.result import Result
 from vedette.engine.session import Session
 from vedette.engine.state import Commit
 from vedette.engine.turn import Turn
 from vedette.errors import StoreError
 from vedette.storage.group_commit import CommitGate
+from vedette.values import Value
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -92,6 +97,7 @@ class AsyncSession:
     def __init__(self, database: Database, actor: str | None = None) -> None:
         self._database = database
         self._session = Session(database, actor)
+        self._session.patient = False
         self._one_at_a_time = asyncio.Lock()
 
     async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
@@ -101,7 +107,8 @@ class AsyncSession:
         async with self._one_at_a_time:
             await self._room()
             try:
-                return self._session.execute_undurably(text, named)
+                prepared, literals = self._session.prepared(text)
+                return await self._execute(prepared, literals, named, text)
             finally:
                 await self._database.waiters.wait(self._session.turn)
 
@@ -114,9 +121,31 @@ class AsyncSession:
         async with self._one_at_a_time:
             await self._room()
             try:
-                return self._session.run_undurably(script, named)
+                statements, literals = self._session.prepared_script(script)
+                return [await self._execute(prepared, literals, named, script) for prepared in statements]
             finally:
                 await self._database.waiters.wait(self._session.turn)
+
+    async def _execute(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        """Statements are short and run here; a read that turns out to be long begins again in a thread."""
+        try:
+            return self._session.execute_prepared(prepared, literals, values, text)
+        except LongReadError:
+            pass
+        work = partial(self._session.execute_prepared, prepared, literals, values, text)
+        self._session.patient = True
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            while not future.done():  # cancelled: the session is free when the statement has ended
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # heard, also when nobody waits for it any more
+            self._session.patient = False
 
     async def _room(self) -> None:
         """Wait, without stopping the loop, while the queue to the disk is full."""

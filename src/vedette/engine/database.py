@@ -71,7 +71,7 @@ class Database:
         self._load(store.load())
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
-        self.watching.restore(self._stored_meta)
+        self.watching.creation.restore(self._stored_meta)
         self._upkeep = Upkeep(self)
         self._upkeep.start()
 

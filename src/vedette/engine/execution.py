@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vedette.engine.session import Session
 
 __all__ = [
+    "LongReadError",
     "commit_transaction",
     "mutate",
     "read",
@@ -39,8 +40,8 @@ _BREATH_SECONDS = 0.0002
 """How long a long read steps aside, so that somebody who waits for the turn really gets it."""
 
 
-class _TooLongError(Exception):
-    """A read outgrew its slice: it starts again on a snapshot, where it can step aside."""
+class LongReadError(Exception):
+    """A read outgrew its slice: it starts again on a snapshot, where it can step aside. No error of the user's."""
 
 
 # --- contexts ---------------------------------------------------------------------------------------------------
@@ -111,12 +112,14 @@ def run_query(
     context.pause = _give_up
     try:
         return query.rows.run(context), context
-    except _TooLongError:
+    except LongReadError:
+        if not session.patient:
+            raise
         return _read_in_slices(session, query, constants)
 
 
 def _give_up() -> None:
-    raise _TooLongError
+    raise LongReadError
 
 
 def _read_in_slices(

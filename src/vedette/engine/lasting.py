@@ -4,7 +4,7 @@ Events are not stored: they can be worked out again from the journal, commit by 
 with its constants, and a cursor: the first commit that is not wholly confirmed, the position before it, and the last
 position that is. So a reliable watch costs a line in the store, however much it has to catch up on.
 
-    watch.<id>    {"text", "constants", "actor", "name", "created_ms"}; empty when it has ended
+    watch.<id>    {"text", "constants", "actor", "name", "created_ms", "altered"}; empty when it has ended
     cursor.<id>   {"sequence", "start", "confirmed"}; for triggers {"sequence", "done"}
 """
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["LastingWatches", "refuse_since"]
 
 _WATCH, _CURSOR = "watch.", "cursor."
+_ALTERED = ("buffer", "on_full", "delivery")
+"""Options that ALTER WATCH changes and a restart must not change back."""
 
 
 class LastingWatches:
@@ -58,12 +60,15 @@ class LastingWatches:
     # --- storing ----------------------------------------------------------------------------------------------
 
     def remember(self, watch: Watch, request: Request) -> None:
-        """A new lasting watch: its statement goes to the store with the next flush."""
-        watch.details.base = self._database.state.sequence + 2
-        watch.details.cursor = {"sequence": watch.details.base, "start": 0, "confirmed": 0, "done": 0}
+        """A new lasting watch, or one that lasts from now on: its statement goes to the store with the next flush."""
+        details = watch.details
+        details.base = self._database.state.sequence + 2
+        known = watch.position if details.altered else 0
+        details.cursor = {"sequence": details.base, "start": known, "confirmed": known, "done": 0}
         self._note(self._facts(watch, request), self._cursor(watch))
 
-    def rename(self, watch: Watch) -> None:
+    def revise(self, watch: Watch) -> None:
+        """Its name or its options are others now."""
         self._note(self._facts(watch, watch.details.request))
 
     def _facts(self, watch: Watch, request: Request) -> tuple[str, str]:
@@ -75,6 +80,8 @@ class LastingWatches:
             "name": watch.details.name,
             "created_ms": watch.created_ms,
         }
+        if watch.details.altered:
+            facts["altered"] = {name: getattr(watch.options, name) for name in _ALTERED}
         return self._key(_WATCH, watch), json.dumps(facts)
 
     def forget(self, watch: Watch) -> None:
@@ -130,7 +137,7 @@ class LastingWatches:
 
     def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> None:
         constants = tuple(_live(value) for value in facts["constants"])
-        watch = self._watching.revive(facts, constants)
+        watch = self._watching.creation.revive(facts, constants)
         if watch is None:
             return
         self._ids[watch.number], self._numbers[id] = id, watch.number
@@ -158,7 +165,7 @@ class LastingWatches:
             if watch.details.behind is not None:
                 return
             if not started:
-                self._watching.start(watch, before, commit.tick)
+                self._watching.creation.start(watch, before, commit.tick)
                 started = True
             self._tell(watch, commit, before, after)
 
@@ -166,7 +173,7 @@ class LastingWatches:
         with self._alone(watch):
             replay(state, commits, tell)
         if not started:
-            self._watching.start(watch, state.graph)
+            self._watching.creation.start(watch, state.graph)
         if watch.details.behind is None:
             self._watching.hub.add(watch)
 

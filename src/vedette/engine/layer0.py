@@ -72,7 +72,7 @@ class LayerZero:
 
     def _visible_watches(self, viewer: Session) -> Iterator[Watch]:
         """The system context sees all, an actor its own; whoever has META MATCH on `_Watch` sees all too."""
-        everything = viewer.actor is None or self._database.watching.may_see_all(viewer)
+        everything = viewer.actor is None or self._database.watching.management.may_see_all(viewer)
         for watch in list(self._database.watching.hub.watches.values()):
             if everything or watch.actor == viewer.actor:
                 yield watch
@@ -84,7 +84,7 @@ class LayerZero:
     def watch_element(self, watch: Watch) -> Element:
         options = watch.options
         values = {
-            "pattern": self._database.watching.text_of(watch),
+            "pattern": self._database.watching.management.text_of(watch),
             "mode": options.mode,
             "group": options.group,
             "status": str(watch.status),

@@ -72,7 +72,7 @@ class Reactor:
         if not isinstance(prepared.statement, ast.Watch):
             raise InvalidStatement("E1101", "reactor() takes a WATCH statement")
         handle = self._session.watch(reliable(text, prepared.statement), dict(params))
-        self._database.watching.name(self._session, handle.id, handle_name)
+        self._database.watching.management.name(self._session, handle.id, handle_name)
         return handle
 
     def _run(self) -> None:
@@ -107,6 +107,20 @@ class Reactor:
             error=failure,
         )
         self._watch.ack(event)
+
+    @property
+    def id(self) -> str:
+        """The handle of its watch."""
+        return self._watch.id
+
+    @property
+    def status(self) -> str:
+        return self._watch.status
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that happened so far has been dealt with."""
+        return self._watch.idle
 
     def close(self) -> None:
         """Stop calling; events wait in the store until the reactor is there again."""

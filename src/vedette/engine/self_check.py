@@ -1,4 +1,4 @@
-"""The oracle in service: now and then a watch is evaluated on both sides of a commit and compared with what it was told.
+"""The oracle in service: now and then a watch is evaluated on both sides of a commit, to compare with what it was told.
 
 A difference would be a bug in the matcher. It is logged and counted; nothing else is touched by it.
 """

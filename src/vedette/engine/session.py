@@ -40,6 +40,8 @@ class Session:
         """Opened for an actor: it stays that actor's to the end."""
         self._own_turn = RLock()
         self.turn = Turn(database)
+        self.patient = True
+        """Whether a long read may go on in slices here; else it is refused with LongReadError, before any effect."""
         self.watch_limits: tuple[int, int] | None = None
         """Most watches of this session, and of the database; None in embedded sessions: no limit."""
         self._closed = False
@@ -82,16 +84,18 @@ class Session:
             try:
                 self._check_open()
                 request = Request(self, prepared, prepared.constants(literals, named), text)
-                return WatchHandle(self, self.database.watching.create(request))
+                return WatchHandle(self, self.database.watching.creation.create(request))
             except BaseException:
                 self._statement_failed()
                 raise
+            finally:
+                self.database.wait(self.turn)  # so that the first poll has what is there already
 
     def attach(self, handle_or_name: str) -> WatchHandle:
         """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
         with self._own_turn:
             self._check_open()
-            return WatchHandle(self, self.database.watching.attach(self, handle_or_name))
+            return WatchHandle(self, self.database.watching.management.attach(self, handle_or_name))
 
     def errors(self) -> list[Any]:
         """Records of all this session's watches since the last call."""
@@ -105,21 +109,29 @@ class Session:
 
     def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
         """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
+        prepared, literals = self.prepared(text)
+        return self.execute_prepared(prepared, literals, values, text)
+
+    def prepared(self, text: str) -> tuple[Prepared, tuple[Value, ...]]:
+        """The one statement of a text, and the text's literals."""
         try:
-            prepared, literals = self.database.statements.one(text)
+            return self.database.statements.one(text)
         except VedetteError:
             self._statement_failed()
             raise
-        return self._execute(prepared, literals, values, text)
 
     def run_undurably(self, script: str, values: Mapping[str, Any]) -> list[Result]:
         """Execute a script, as `execute_undurably` does one statement."""
+        statements, literals = self.prepared_script(script)
+        return [self.execute_prepared(prepared, literals, values, script) for prepared in statements]
+
+    def prepared_script(self, script: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
+        """The statements of a script, parsed whole before anything runs, and the script's literals."""
         try:
-            statements, literals = self.database.statements.script(script)
+            return self.database.statements.script(script)
         except VedetteError:
             self._statement_failed()
             raise
-        return [self._execute(prepared, literals, values, script) for prepared in statements]
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back. Closing twice is nothing."""
@@ -130,7 +142,7 @@ class Session:
             with self.turn:
                 if self.transaction is not None:
                     self.transaction.end(self)
-                self.database.watching.end_session(self)
+                self.database.watching.management.end_session(self)
                 self.database.sessions.pop(self.id, None)
 
     def __enter__(self) -> Self:
@@ -191,13 +203,16 @@ class Session:
         if self.transaction is not None:
             self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
 
-    def _execute(
+    def execute_prepared(
         self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
     ) -> Result:
+        """Execute one statement of a text, as `execute_undurably` does."""
         self._check_open()
         try:
             constants = prepared.constants(literals, values)
             result = self._dispatch(prepared, constants, text)
+        except execution.LongReadError:
+            raise
         except BaseException:  # a Ctrl-C, too, leaves a statement half done
             self._statement_failed()
             raise

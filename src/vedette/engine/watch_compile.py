@@ -12,12 +12,12 @@ from vedette.language.compile_steps import PatternChains
 from vedette.language.declarations import PolicyDeclaration
 from vedette.language.resolve_mutations import resolve_action
 from vedette.language.resolve_queries import ResolvedReturn, resolve_return
-from vedette.language.resolved import Condition, NodeElement, ResolvedPattern, conjuncts
+from vedette.language.resolved import Condition, ResolvedPattern, conjuncts
 from vedette.language.scope import Frame, Place, Scope
-from vedette.policy.decisions import policy_dependencies
+from vedette.policy.dependencies import SightDependencies
 from vedette.watch.options import WatchOptions
 from vedette.watch.resolver import Capture, WatchResolver
-from vedette.watch.shape import ResolvedWatch, WatchShape
+from vedette.watch.shape import ResolvedWatch, WatchShape, evaluated
 
 if TYPE_CHECKING:
     from vedette.engine.request import Request
@@ -63,22 +63,25 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     if returns is not None and statement.returns is not None:
         _check_columns(frame, statement.returns, returns)
     order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
-    sight = _sight(resolver, pattern, state, scope) if guarded else ()
+    where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
+    whole = ResolvedPattern(pattern.elements, where)
+    sight = SightDependencies(resolver, state.schema.policies.values() if guarded else ())
+    sight.collect(whole, evaluated(returns, order))
     own_size = frame.size
     resolver.place = Place(bindings=True)
     actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
     frame.finish()
     if order and returns is not None and returns.aggregates:
         raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
-    where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
     resolved = ResolvedWatch(
-        pattern=ResolvedPattern(pattern.elements, where),
+        pattern=whole,
         returns=returns,
         order=order,
         captures=tuple(resolver.captures),
         size=max(own_size, frame.size),
         statement=statement,
-        sight=sight,
+        sight=tuple(sight.conditions),
+        wide=frozenset(sight.wide),
     )
     shape = WatchShape(
         resolved, state.plan_context, guarded=guarded, masked=_masked(state) if guarded else frozenset()
@@ -94,18 +97,6 @@ def _check_columns(frame: Frame, clause: ast.Return, returns: ResolvedReturn) ->
     for name, projection in zip(returns.columns, returns.projections, strict=True):
         if seen.setdefault(name, projection) != projection:
             frame.report("E2005", f"Two columns are called '{name}': name them apart with AS", clause.span)
-
-
-def _sight(
-    resolver: WatchResolver, pattern: ResolvedPattern, state: GraphState, scope: Scope
-) -> tuple[Condition, ...]:
-    """What policies look at when they judge the pattern's elements: its changes concern the watch too."""
-    found: list[Condition] = []
-    for element in pattern.elements:
-        if isinstance(element, NodeElement):
-            for declaration in state.schema.policies.values():
-                found.extend(policy_dependencies(resolver, declaration, element, scope))
-    return tuple(found)
 
 
 def _masked(state: GraphState) -> frozenset[str]:

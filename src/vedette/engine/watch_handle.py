@@ -68,6 +68,11 @@ class WatchHandle:
     def status(self) -> str:
         return str(self._watch.status)
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it outlives its session: a reliable watch or a trigger."""
+        return self._watch.lasts
+
     # --- events -----------------------------------------------------------------------------------------------
 
     def poll(self, limit: int | None = None) -> list[Event]:
@@ -102,6 +107,8 @@ class WatchHandle:
         if self._news is None:
             self._news = Condition()
             self._watch.details.wake = self._wake
+            gate = self._session.database.gate  # what was worked out before we listened may still wait for the disk
+            gate.notify(gate.submitted_tick, lambda _: self._wake())
         return self._news
 
     def _wake(self) -> None:
@@ -109,6 +116,11 @@ class WatchHandle:
         with self._news:
             self._changed += 1
             self._news.notify_all()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and, of a reliable watch, all that was handed out is confirmed."""
+        return self._watching.is_idle(self._session, self._watch)
 
     def errors(self) -> list[Any]:
         """Records for the owner since the last call: overflows, timeouts, withdrawals."""
@@ -121,13 +133,13 @@ class WatchHandle:
     # --- managing ---------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        self._watching.manage(self._session, self._watch, "PAUSE")
+        self._watching.management.manage(self._session, self._watch, "PAUSE")
 
     def resume(self) -> None:
-        self._watching.manage(self._session, self._watch, "RESUME")
+        self._watching.management.manage(self._session, self._watch, "RESUME")
 
     def cancel(self) -> None:
-        self._watching.manage(self._session, self._watch, "CANCEL")
+        self._watching.management.manage(self._session, self._watch, "CANCEL")
 
     def alter(self, options: str) -> None:
         """`w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""

@@ -20,7 +20,7 @@ __all__ = ["WATCH_STATEMENTS"]
 
 
 def _watch(request: Request) -> Result:
-    watch = request.database.watching.create(request)
+    watch = request.database.watching.creation.create(request)
     return Result(handle=request.database.watching.id_of(watch))
 
 
@@ -50,11 +50,11 @@ def _manage_matching(request: Request) -> Result:
 def _act(request: Request, action: ast.ManageWatch | ast.AlterWatch, id: str) -> None:
     watching = request.database.watching
     with request.session.turn:
-        watch = watching.find(request.session, id)
+        watch = watching.management.find(request.session, id)
     if isinstance(action, ast.ManageWatch):
-        watching.manage(request.session, watch, action.operation)
+        watching.management.manage(request.session, watch, action.operation)
     else:
-        watching.alter(request, watch, action.options)
+        watching.management.alter(request, watch, action.options)
 
 
 def _handle(request: Request, expression: Expression) -> str:

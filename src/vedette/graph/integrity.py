@@ -68,8 +68,6 @@ def is_of(schema: Schema, element: Element, type_: Type) -> bool:
         return element.targets is not None and (type_.names is None or element.type in type_.names)
     if type_.kind == "Union":
         return any(is_of(schema, element, member) for member in type_.members)
-    if type_.names is None and element.targets is not None:
-        return True
     return element.targets is None and schema.is_a(element.type, type_.names)
 
 

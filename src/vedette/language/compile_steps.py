@@ -7,6 +7,7 @@ returns True when somebody further down has seen enough (EXISTS, LIMIT), and the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from vedette.element import Element
@@ -100,7 +101,10 @@ class PatternChains:
                 matches = folds[-1]
             finally:
                 folds.pop()
-            return len(matches) if fold.name == "COUNT" else collected(matches, fold.limit)
+            if fold.name == "COUNT":
+                return len(matches)
+            matches.sort(key=_element_id)  # in whatever order a view yields them, equal sets are equal lists
+            return collected(matches, fold.limit)
 
         return run
 
@@ -270,6 +274,9 @@ def _reads_fresh(edge: EdgeElement, position: int, fresh: set[int]) -> bool:
 
 def _register_id(slot: int) -> Closure:
     return lambda row: None if (element := row[slot]) is None else element.id
+
+
+_element_id = attrgetter("id")
 
 
 def _enough(row: Row) -> bool:

@@ -182,6 +182,6 @@ class PatternResolver(ExpressionResolver):
         if "Any" in (left.kind, right.kind) or not (left.is_reference and right.is_reference):
             return False
         if left.kind != right.kind:
-            return not (right.kind == "Node" and right.names is None)
+            return True
         mine = set(concrete_types(self.frame, left))
         return mine.isdisjoint(concrete_types(self.frame, right)) and bool(mine) and right.names is not None

@@ -14,14 +14,23 @@ from vedette.language.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_types import resolve_type
-from vedette.language.resolved import Condition, ContextValue, NodeElement, Slot, slots_of, subexpressions
+from vedette.language.resolved import Condition, ContextValue, slots_of, subexpressions
 from vedette.language.scope import Frame, Place, Scope
 from vedette.language.syntax import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
 
-__all__ = ["Decision", "Policy", "compile_policy", "decide", "holds", "policy_dependencies"]
+__all__ = [
+    "PLACE",
+    "Decision",
+    "Policy",
+    "compile_policy",
+    "decide",
+    "holds",
+    "named_types",
+    "variable_of",
+]
 
-_PLACE = Place(policy=True)
+PLACE = Place(policy=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +82,8 @@ def _compile(
 ) -> Policy:
     frame = Frame(context.schema, source)
     scope = Scope(frame)
-    resolver = PatternResolver(frame, _PLACE)
-    variable, written = _variable(operation, frame)
+    resolver = PatternResolver(frame, PLACE)
+    variable, written = variable_of(operation, frame)
     type_ = resolve_type(frame, written) if written is not None else None
     second_name, second_type = operation.second or (None, None)
     touching = resolve_type(frame, second_type) if second_type is not None else None
@@ -90,8 +99,8 @@ def _compile(
         priority=declaration.priority,
         message=declaration.message,
         operation=operation.operation,
-        types=_names(frame, type_),
-        touching=_names(frame, touching),
+        types=named_types(frame, type_),
+        touching=named_types(frame, touching),
         attribute=operation.attribute,
         condition=PatternChains(context).condition(condition),
         slot=slot,
@@ -108,7 +117,7 @@ def _looks_at(condition: Condition, slot: int | None) -> bool:
     return (slot is not None and slot in slots_of(condition)) or any(asks)
 
 
-def _variable(operation: OperationPattern, frame: Frame) -> tuple[str | None, TypeExpression | None]:
+def variable_of(operation: OperationPattern, frame: Frame) -> tuple[str | None, TypeExpression | None]:
     """`META SPAWN(_Watch)`: a bare name that is a type means the type."""
     name, type_ = operation.variable, operation.type
     if type_ is None and name is not None and (name in frame.schema.nodes or name in frame.schema.edges):
@@ -116,7 +125,7 @@ def _variable(operation: OperationPattern, frame: Frame) -> tuple[str | None, Ty
     return name, type_
 
 
-def _names(frame: Frame, type_: Type | None) -> frozenset[str] | None:
+def named_types(frame: Frame, type_: Type | None) -> frozenset[str] | None:
     if type_ is None or type_.names is None:
         return None
     below = (
@@ -172,30 +181,3 @@ def decide(
     if best is None:
         return Decision(False)
     return Decision(best.allow, best.name, best.message)
-
-
-# --- what policies look at --------------------------------------------------------------------------------------
-
-
-def policy_dependencies(
-    resolver: PatternResolver, declaration: PolicyDeclaration, element: NodeElement, scope: Scope
-) -> list[Condition]:
-    """The conditions under which policies show the element, with their variable standing for it."""
-    found: list[Condition] = []
-    for operation in declaration.operations:
-        if operation.operation not in ("*", "MATCH"):
-            continue
-        variable, written = _variable(operation, resolver.frame)
-        type_ = resolve_type(resolver.frame, written) if written is not None else None
-        names = _names(resolver.frame, type_)
-        if names is not None and names.isdisjoint(element.types):
-            continue
-        inner = scope.inner()
-        if variable is not None:
-            inner.variables[variable] = Slot(element.slot, variable, type_ or node_type())
-        place, resolver.place = resolver.place, _PLACE
-        lifted, resolver.frame.lifted = resolver.frame.lifted, False
-        condition = resolver.resolve(declaration.condition, inner)
-        resolver.place, resolver.frame.lifted = place, lifted
-        found.append(condition)
-    return found

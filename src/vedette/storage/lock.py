@@ -21,6 +21,7 @@ class EngineLock:
     """Held from construction to `release`. A second one on the same file is refused, also in the same process."""
 
     def __init__(self, path: Path) -> None:
+        self._pid = os.getpid()
         with translated(str(path.parent)):
             self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -33,10 +34,15 @@ class EngineLock:
 
     def release(self) -> None:
         """Let the next engine in. Releasing twice is nothing."""
-        if self._descriptor is not None:
+        if self._descriptor is None:
+            return
+        if (
+            os.getpid() == self._pid
+        ):  # a forked child has the file open as well: it neither keeps the lock nor gives it
             os.ftruncate(self._descriptor, 0)
-            os.close(self._descriptor)
-            self._descriptor = None
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+        self._descriptor = None
 
     def _take(self, path: Path) -> None:
         assert self._descriptor is not None

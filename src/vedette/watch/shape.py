@@ -24,7 +24,7 @@ from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
 from vedette.watch.resolver import Capture
 
-__all__ = ["ResolvedWatch", "WatchShape"]
+__all__ = ["ResolvedWatch", "WatchShape", "evaluated"]
 
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _HASHABLE = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
@@ -46,6 +46,8 @@ class ResolvedWatch:
     """As it was first written; its literals are the first watch's."""
     sight: tuple[Condition, ...] = ()
     """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
+    wide: frozenset[str] = frozenset()
+    """Types whose changes may concern any match: policies look at them for what the pattern does not bind."""
 
 
 class WatchShape:
@@ -76,13 +78,7 @@ class WatchShape:
         self.turnable = bool(opened or guarded) and bool(turnable_pairs(watch.pattern, frozenset()))
         """In which order a symmetric edge counts is for each watch to say: it depends on what it lets through."""
         projections = watch.returns.projections if watch.returns is not None else ()
-        looked_at = (
-            *opened,
-            *projections,
-            *(c for c, _ in watch.order),
-            *watch.sight,
-            *_aggregated(watch.returns),
-        )
+        looked_at = (*opened, *evaluated(watch.returns, watch.order), *watch.sight)
         self.matches = AffectedMatches(
             self.open_pattern,
             [_without_constants(c) for c in looked_at],
@@ -90,6 +86,7 @@ class WatchShape:
             watch.size,
             every_row=self.aggregates or self.distinct,
             canonical=not self.turnable,
+            wide=watch.wide,
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
@@ -196,7 +193,9 @@ class WatchShape:
         """Rows of all groups, computed from all matches: what a fresh evaluation says."""
         assert self.returns is not None
         groups: dict[Any, tuple[tuple[Any, ...], list[Any]]] = {}
-        for row in rows:
+        for row in sorted(
+            rows, key=self.matches.key
+        ):  # what COLLECT yields must not depend on the way it was found
             key_values = tuple([closure(row) for closure in self._keys])
             identity = tuple([distinct_key(value) for value in key_values])
             if identity not in groups:
@@ -271,6 +270,16 @@ class WatchShape:
                     context.ensure_index(owners.pop(), side.name)
 
 
+def evaluated(
+    returns: ResolvedReturn | None, order: Sequence[tuple[Condition, bool]]
+) -> tuple[Condition, ...]:
+    """Whatever a watch computes from a match: projections, inputs of aggregates, what it is ordered by."""
+    projections = returns.projections if returns is not None else ()
+    calls = returns.aggregates if returns is not None else ()
+    inputs = tuple(part for call in calls for part in (call.operand, call.where) if part is not None)
+    return (*projections, *(condition for condition, _ in order), *inputs)
+
+
 def _split(
     opened: Sequence[Condition], masked: frozenset[str]
 ) -> tuple[list[tuple[Condition, int]], tuple[Condition, str, int] | None, list[Condition]]:
@@ -305,10 +314,15 @@ def _prunes(condition: Condition, guarded: bool, masked: frozenset[str]) -> bool
     """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it."""
     if not guarded:
         return True
-    nested = (resolved.ExistsIn, resolved.PatternFold)
-    return not _reads(condition, masked) and not any(
-        isinstance(p, nested) for p in resolved.subexpressions(condition)
-    )
+    return not _reads(condition, masked) and not any(map(_looks_further, resolved.subexpressions(condition)))
+
+
+def _looks_further(part: Condition) -> bool:
+    """Whether it looks at elements that the pattern does not bind: nested patterns, followed references."""
+    if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+        return True
+    base = getattr(part, "base", None)
+    return base is not None and not isinstance(base, resolved.Slot)
 
 
 def _sides(condition: Condition) -> tuple[Condition, str, Constant] | None:
@@ -338,13 +352,6 @@ def _tells_time(condition: Condition) -> bool:
         isinstance(part, resolved.ContextValue) and part.name in _TIME
         for part in resolved.subexpressions(condition)
     )
-
-
-def _aggregated(returns: ResolvedReturn | None) -> tuple[Condition, ...]:
-    if returns is None:
-        return ()
-    parts = ((call.operand, call.where) for call in returns.aggregates)
-    return tuple(part for pair in parts for part in pair if part is not None)
 
 
 def _without_constants(condition: Condition) -> Condition:

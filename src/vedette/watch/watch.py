@@ -23,6 +23,7 @@ class WatchDetails:
     __slots__ = (
         "actions",
         "actions_size",
+        "altered",
         "base",
         "behind",
         "commit",
@@ -59,6 +60,8 @@ class WatchDetails:
         self.actions: Any = None
         """ON MATCH DO: what to carry out for every match that appears."""
         self.actions_size = 0
+        self.altered = False
+        """Whether ALTER WATCH changed an option."""
         self.cursor: dict[str, int] | None = None
         """Lasting watches: what is stored of how far they are."""
         self.base = 0

@@ -182,12 +182,21 @@ modified 1
 > SET #n.b = null
 ! E3013 cannot be null
 
-=== 2.1.5 | every node type is an `any`
+=== 2.1.5 | every node type is an `any`, an edge is none
 .define
     node A
     node B
     edge e(x: any)
->> SPAWN a: A SPAWN b: B LINK e(#a) LINK e(#b)
+    edge f(x: edge<any>)
+>> SPAWN a: A SPAWN b: B LINK k: e(#a) LINK e(#b)
+> LINK e(#k)
+! E2003 type mismatch
+> LINK f(#k)
+linked 1
+> LINK f(#a)
+! E2003 type mismatch
+> MATCH e(x) AS r, e(r) RETURN x
+! E2003 'r' is edge<e>
 > MATCH x: any, e(x) RETURN x._type
 "A"
 "B"

@@ -10,7 +10,7 @@
     }
     edge belongs_to(task: Task, project: Project)
 
-=== seed.events, B2, B3, S.position | a board shows tasks as they come, change and go
+=== seed.events, B2, B3, surface.position | a board shows tasks as they come, change and go
 .watches one element
 .given board
 > SPAWN old: Task { title = "old" }
@@ -203,7 +203,7 @@ changed "x" -> "y"
 > MATCH t: Task RETURN t.title
 "y"
 
-=== S.threshold | an alarm when a value crosses its threshold, once each way
+=== wish.threshold | an alarm when a value crosses its threshold, once each way
 .watches one element
 .define node Sensor { name: String, degrees: Float }
 > SPAWN s: Sensor { name = "boiler", degrees = 60.0 }
@@ -227,7 +227,7 @@ added "boiler"
 .told hot, hotter
 removed "boiler"
 
-=== S.tags | one watch for several tags
+=== wish.tags | one watch for several tags
 .watches several elements
 .define
     node Note { text: String }
@@ -265,7 +265,7 @@ removed "hello" | "blue"
 .told any
 removed "hello"
 
-=== 1.6.types, S.union | a union of types and subtypes, each told as what it is
+=== pattern.types, wish.union | a union of types and subtypes, each told as what it is
 .watches one element
 .define
     abstract node Doc { title: String }
@@ -392,7 +392,7 @@ removed "walls"
 .told both, each
 removed "walls"
 
-=== S.define | a watch lives on when the ontology grows
+=== wish.define | a watch lives on when the ontology grows
 .watches one element
 .given board
 > all = WATCH t: Task [initial: none] RETURN t

@@ -5,7 +5,7 @@
     node Person { name: String? }
     edge assigned(task: Task, person: Person)
 
-=== seed.options, A2 | every option of the seeds, in one bracket or in several
+=== seed.options, 5.A2 | every option of the seeds, in one bracket or in several
 .watches one element
 .given tasks
 > a = WATCH t: Task [mode: watch, group: "g", ordering: arrival, delivery: best_effort, visibility: committed, window: none, buffer: 10, on_full: drop, initial: full, deliver_on: commit, filter: t.n > 0] RETURN t.n
@@ -27,7 +27,7 @@
 > MATCH s: _Watch WHERE s.name = "b" RETURN s.group, s.ordering, s.delivery, s.buffer_size
 "group_name" | "attribute" | "reliable" | 10
 
-=== seed.options, S.parameters | options take parameters
+=== seed.options, wish.parameters | options take parameters
 .watches one element
 .given tasks
 .with {"size": 7, "from": 2}
@@ -107,7 +107,7 @@ added 2
 > WATCH t: Task [dead_letter: "x"] RETURN t
 ! E8009 'dead_letter'
 
-=== E8009, A2, A13 | unknown and repeated options
+=== E8009, 5.A2, 5.A13 | unknown and repeated options
 .watches one element
 .given tasks
 > WATCH t: Task [colour: blue] RETURN t
@@ -118,7 +118,7 @@ added 2
 ! E8009 'buffer'
 ! twice
 
-=== E8009, C12, seed.branching | branches are not available
+=== E8009, 5.C12, seed.branching | branches are not available
 .watches one element
 .given tasks
 > WATCH t: Task [branch: #branch_123] RETURN t
@@ -126,7 +126,7 @@ added 2
 > WATCH t: Task [branches: all] RETURN t
 ! E8009 branching is not available
 
-=== E8009, S.optional | OPTIONAL MATCH is refused, with advice
+=== E8009, surface.optional | OPTIONAL MATCH is refused, with advice
 .watches several elements
 .given tasks
 > WATCH t: Task OPTIONAL MATCH p: Person, assigned(t, p) RETURN t.title, p.name
@@ -146,7 +146,7 @@ added 2
 window 9s..10s
   added 2
 
-=== A12, seed.filter | filter and WHERE mean the same, together
+=== 5.A12, seed.filter | filter and WHERE mean the same, together
 .watches one element
 .given tasks
 > both = WATCH t: Task WHERE t.n > 1 [filter: t.n < 5] RETURN t.n
@@ -158,7 +158,7 @@ window 9s..10s
 initial (nothing)
 added 3
 
-=== A9, E1001 | ORDER BY and LIMIT belong to MATCH
+=== 5.A9 | ORDER BY and LIMIT belong to MATCH
 .watches one element
 .given tasks
 > WATCH t: Task RETURN t ORDER BY t.n
@@ -167,7 +167,7 @@ added 3
 ! E1001
 
 === seed.modes | a statement that names what is not there is no watch
-.watches one element
+.watches several elements
 .given tasks
 > WATCH t: Tusk RETURN t
 ! E2001 Tusk

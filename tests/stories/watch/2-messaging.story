@@ -53,7 +53,7 @@ initial
 .told his
 removed "oops"
 
-=== seed.channel, S.self | an inbox is a node with an owner, and a channel of its own
+=== seed.channel, wish.self | an inbox is a node with an owner, and a channel of its own
 .watches several elements
 .define
     node Actor { name: String }
@@ -166,7 +166,7 @@ added "high, later" (position 2)
 added "middle" (position 5)
 added "low" (position 1)
 
-=== B20, S.ordering | ascending, nulls last, ties as they came; what was handed out is not called back
+=== B20, surface.ordering | ascending, nulls last, ties as they came; what was handed out is not called back
 .watches one element
 .define node Job { name: String, priority: Int? }
 > jobs = WATCH j: Job [ordering: attribute(j.priority), initial: none] RETURN j.name
@@ -183,7 +183,7 @@ added "zero"
 added "two again"
 added "none"
 
-=== S.ordering, B20 | the story of one job is never told backwards
+=== surface.ordering, B20 | the story of one job is never told backwards
 .watches one element
 .define node Job { name: String, priority: Int }
 > jobs = WATCH j: Job [ordering: attribute(j.priority DESC), initial: none] RETURN j.name, j.priority
@@ -197,7 +197,7 @@ added "a" | 1
 changed "a" | 1 -> "a" | 9
 removed "a" | 9
 
-=== S.unread | an unread counter for each reader
+=== wish.unread | an unread counter for each reader
 .watches several elements
 .given mail
 >> SPAWN ann: Actor { name = "Ann" }
@@ -217,7 +217,7 @@ changed "Ann" | 1 -> "Ann" | 2
 changed "Ann" | 2 -> "Ann" | 1
 removed "Ann" | 1
 
-=== S.presence | who is here
+=== wish.presence | who is here
 .watches several elements
 .define
     node User { name: String }

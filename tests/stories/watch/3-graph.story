@@ -5,7 +5,7 @@
     edge friend(a: Person, b: Person) [symmetric, no_self]
     edge reports_to(who: Person, boss: Person)
 
-=== S.absence, B38 | tasks that nobody has taken
+=== wish.absence, B38 | tasks that nobody has taken
 .watches several elements
 .define
     node Task { title: String, done: Bool = false }
@@ -32,7 +32,7 @@ added "t"
 .told free
 removed "t"
 
-=== S.absence | blocked until the last of its blockers is done
+=== wish.absence | blocked until the last of its blockers is done
 .watches several elements
 .define
     node Task { title: String, done: Bool = false }
@@ -55,7 +55,7 @@ removed "a"
 removed "b"
 added "c"
 
-=== S.friends | friends of my friends who are not yet mine
+=== wish.friends | friends of my friends who are not yet mine
 .watches several elements
 .given people
 >> SPAWN ann: Person { name = "Ann" }
@@ -72,7 +72,7 @@ added "Bob" | "Carl"
 .told maybe
 removed "Bob" | "Carl"
 
-=== S.orgchart | everybody below a boss, however far down
+=== wish.orgchart | everybody below a boss, however far down
 .watches several elements
 .given people
 >> SPAWN boss: Person { name = "Boss" }
@@ -99,7 +99,7 @@ removed "Ann"
 removed "Bob"
 removed "Carl"
 
-=== 1.6.paths | the boss herself counts with *, and depth has an end
+=== pattern.paths | the boss herself counts with *, and depth has an end
 .watches several elements
 .given people
 >> SPAWN boss: Person { name = "Boss" }
@@ -114,7 +114,7 @@ initial
 .told team
 added "Ann"
 
-=== 1.7, 1.6.edges | edges are watched like nodes, with the variables their targets bind
+=== M7, pattern.edges | edges are watched like nodes, with the variables their targets bind
 .watches several elements
 .define
     node Event { name: String }
@@ -134,7 +134,7 @@ changed "rain" | "flood" | 1 -> "rain" | "flood" | 3
 changed "rain" | "flood" | 3 -> "storm" | "flood" | 3
 removed "storm" | "flood" | 3
 
-=== 1.6.edges | a flag is an edge of one target
+=== pattern.edges | a flag is an edge of one target
 .watches several elements
 .define
     node Job { name: String }
@@ -150,7 +150,7 @@ added "j"
 .told queue
 removed "j"
 
-=== 1.6.higher | an edge about an edge
+=== pattern.higher | an edge about an edge
 .watches several elements
 .define
     node Person { name: String }
@@ -169,7 +169,7 @@ added "A" | "B" | "B"
 .told doubts
 removed "A" | "B" | "B"
 
-=== 1.6.reference | an attribute that is a node: its values count, too
+=== pattern.reference | an attribute that is a node: its values count, too
 .watches several elements
 .define
     node User { name: String }
@@ -191,7 +191,7 @@ removed "plan" | "Anna"
 .told owned
 added "plan" | "Robert"
 
-=== 1.6.join | a join by value, without any edge
+=== pattern.join | a join by value, without any edge
 .watches several elements
 .define
     node Order { number: Int, customer: String }
@@ -207,7 +207,7 @@ added "Ann" | 50
 .told paid
 removed "Ann" | 50
 
-=== 1.6.ids | one element by its id
+=== pattern.ids | one element by its id
 .watches one element
 .define node Task { title: String, n: Int = 0 }
 >> SPAWN a: Task { title = "a" }
@@ -223,7 +223,7 @@ changed "a" | 0 -> "a" | 1
 .told one
 removed "a" | 1
 
-=== 1.6.ids, seed.parameters | targets as parameters
+=== pattern.ids, seed.parameters | targets as parameters
 .watches several elements
 .define
     node Task { title: String }
@@ -244,7 +244,7 @@ added "t"
 .told of_q
 (nothing)
 
-=== S.chain | a chain of three, where only the last part changes
+=== wish.chain | a chain of three, where only the last part changes
 .watches several elements
 .define
     node A { n: Int } node B { n: Int } node C { n: Int }

@@ -5,7 +5,7 @@
     node Task { title: String = "?", status: String = "todo", priority: Int = 0, hours: Float? }
     edge belongs_to(task: Task, project: Project)
 
-=== S.count, B19, S.aggregates | a live count begins at zero and always has one row
+=== wish.count, B19, surface.aggregates | a live count begins at zero and always has one row
 .watches one element
 .given tasks
 > count = WATCH t: Task RETURN COUNT(t) AS total
@@ -27,7 +27,7 @@ changed 1 -> 2
 .told count
 changed 2 -> 0
 
-=== B19, S.aggregates | totals of a project: all, done, average
+=== B19, surface.aggregates | totals of a project: all, done, average
 .watches several elements
 .given tasks
 >> SPAWN project_1: Project { name = "house" }
@@ -53,7 +53,7 @@ changed 1 | 1 | 2.0 -> 2 | 1 | 2.5
 .told stats
 changed 2 | 1 | 2.5 -> 0 | 0 | null
 
-=== S.leaderboard, B1, S.aggregates | a leaderboard by group: groups come and go
+=== wish.leaderboard, B1, surface.aggregates | a leaderboard by group: groups come and go
 .watches several elements
 .define
     node Player { name: String }
@@ -82,7 +82,7 @@ removed "Bob" | 4 | 1 | 4
 removed "Ann" | 3 | 1 | 3
 added "Anna" | 3 | 1 | 3
 
-=== S.aggregates | the smallest and largest are right also when they go
+=== surface.aggregates | the smallest and largest are right also when they go
 .watches one element
 .given tasks
 >> SPAWN a: Task { priority = 1, hours = 0.1 }
@@ -99,7 +99,7 @@ changed 1 | 5 | 0.30000000000000004 | 2 -> 1 | 5 | 0.1 | 2
 .told range
 changed 1 | 5 | 0.1 | 2 -> 5 | 5 | null | 1
 
-=== S.aggregates | parallel edges count as MATCH counts them
+=== surface.aggregates | parallel edges count as MATCH counts them
 .watches several elements
 .given tasks
 >> SPAWN p: Project { name = "p" }
@@ -116,7 +116,7 @@ changed "p" | 1 -> "p" | 2
 .told links
 changed "p" | 2 -> "p" | 1
 
-=== A9, S.identity | distinct values: told when the first comes and the last goes
+=== 5.A9, surface.identity | distinct values: told when the first comes and the last goes
 .watches one element
 .given tasks
 > SPAWN a: Task
@@ -135,7 +135,7 @@ added "done"
 .told states
 removed "done"
 
-=== S.nested | a count in each row, over a pattern of its own
+=== wish.nested | a count in each row, over a pattern of its own
 .watches several elements
 .given tasks
 >> SPAWN p: Project { name = "p" }
@@ -162,7 +162,7 @@ changed "p" | 2 -> "p" | 0
 .told busy
 removed "p"
 
-=== S.collect | a list per group
+=== wish.collect | a list per group
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -178,7 +178,7 @@ added "done" | ["b"]
 changed "todo" | ["a"] -> "todo" | ["a", "b"]
 removed "done" | ["b"]
 
-=== S.aggregates | an alarm on a computed value
+=== surface.aggregates | an alarm on a computed value
 .watches one element
 .define node Stock { name: String, level: Int, wanted: Int }
 > SPAWN s: Stock { name = "nails", level = 100, wanted = 50 }

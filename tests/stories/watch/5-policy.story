@@ -33,7 +33,7 @@ initial
 .told his
 changed "Bob's" -> "still Bob's"
 
-=== 3.2.7, S.granted | a permission that is granted or revoked is added or removed
+=== 3.2.7, wish.granted | a permission that is granted or revoked is added or removed
 .watches several elements
 .given office
 .define policy own: ON MATCH(t: Task) ALLOW IF EXISTS(assigned_to(t, current_actor()))
@@ -53,7 +53,7 @@ changed "t" -> "u"
 .told hers
 removed "u"
 
-=== 3.2.7, S.granted | an admin who is one no longer sees everything go, and come back
+=== 3.2.7, wish.granted | an admin who is one no longer sees everything go, and come back
 .watches several elements
 .given office
 .define policy admins: ON MATCH(t: Task) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.admin)
@@ -79,7 +79,7 @@ removed "b"
 added "hidden"
 added "b"
 
-=== seed.policy, S.hidden | a hidden attribute is null, and its changes are nobody's business
+=== seed.policy, wish.hidden | a hidden attribute is null, and its changes are nobody's business
 .watches one element
 .given office
 .define
@@ -107,7 +107,7 @@ changed "t" | 3 -> "t" | 4
 .told all
 changed "t" | null -> "t" | 4
 
-=== S.hidden | a condition on a hidden attribute cannot be used to guess it
+=== wish.hidden | a condition on a hidden attribute cannot be used to guess it
 .watches one element
 .given office
 .define
@@ -126,7 +126,7 @@ initial (nothing)
 .told good
 added "t"
 
-=== S.counted | aggregates count what the actor sees
+=== wish.counted | aggregates count what the actor sees
 .watches several elements
 .given office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret
@@ -148,7 +148,7 @@ changed 1 -> 2
 .told all
 (nothing)
 
-=== E8001, 3.2.7, S.disclosure | a type that no policy shows cannot be watched, and nobody learns why
+=== E8001, 3.2.7, surface.disclosure | a type that no policy shows cannot be watched, and nobody learns why
 .watches one element
 .given office
 >> SPAWN ann: User { name = "Ann" }
@@ -180,7 +180,7 @@ ann> w = WATCH t: Task [filter: t.score > 5] RETURN t.title
 ! E8001 Watch pattern denied
 ann> w = WATCH t: Task RETURN t.title
 
-=== E8001, C15 | who may not make watches makes none
+=== E8001, 5.C15 | who may not make watches makes none
 .watches one element
 .define
     node User { name: String }
@@ -214,7 +214,7 @@ added "b"
 added "a"
 removed "b"
 
-=== S.define, 3.2.7 | a policy that comes later takes away what it hides
+=== wish.define, 3.2.7 | a policy that comes later takes away what it hides
 .watches one element
 .given office
 .define policy tasks: ON MATCH(t: Task) ALLOW IF true
@@ -234,7 +234,7 @@ removed "b"
 .told all
 removed "a"
 
-=== 3.2.6, S.edges | an edge is told only to those who see its targets
+=== 3.2.6, wish.edges | an edge is told only to those who see its targets
 .watches several elements
 .given office
 .define policy open: ON MATCH(t: Task) ALLOW IF NOT t.secret

@@ -3,7 +3,7 @@
 .ontology tasks
     node Task { title: String, n: Int = 0 }
 
-=== seed.management, 1.2, 1.3, B15 | pause, and catch up afterwards, with nothing missing
+=== seed.management, M2, M3, B15 | pause, and catch up afterwards, with nothing missing
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t.title
@@ -27,7 +27,7 @@ removed "b"
 > MATCH s: _Watch RETURN s.status, s.events_pending
 "active" | 0
 
-=== seed.buffer, S.position, B16 | a slow reader loses the oldest events, and is told how many
+=== seed.buffer, surface.position, B16 | a slow reader loses the oldest events, and is told how many
 .watches one element
 .given tasks
 > slow = WATCH t: Task [buffer: 2, initial: none] RETURN t.title
@@ -43,7 +43,7 @@ added "e" (position 5)
 .told slow
 added "f" (position 6)
 
-=== seed.buffer, 1.2 | paused for too long, it drops as well; the snapshot is never dropped
+=== seed.buffer, M2 | paused for too long, it drops as well; the snapshot is never dropped
 .watches one element
 .given tasks
 > SPAWN z: Task { title = "z" }
@@ -137,7 +137,7 @@ initial (nothing)
 .attach w
 ! E8002
 
-=== B22, S.reliable, S.attach | a reliable watch waits for its reader to come back
+=== B22, surface.reliable, surface.attach | a reliable watch waits for its reader to come back
 .watches one element
 .given tasks
 bob> w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -155,7 +155,7 @@ changed "a" -> "b" (position 3)
 .told w
 removed "b" (position 4)
 
-=== S.reliable, B29 | what was confirmed is not told again, what was not is
+=== surface.reliable, B29 | what was confirmed is not told again, what was not is
 .watches one element
 .given tasks
 bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title
@@ -175,7 +175,7 @@ added "b" (position 2)
 .told w again
 added "b" (position 2)
 
-=== S.reliable, S.restart | a reliable watch goes on after a restart, without a hole
+=== surface.reliable, surface.restart | a reliable watch goes on after a restart, without a hole
 .watches one element
 .given tasks
 > w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -203,7 +203,7 @@ removed "c"
 .told w
 (nothing)
 
-=== S.reliable, S.restart | not confirmed is told again after a restart
+=== surface.reliable, surface.restart | not confirmed is told again after a restart
 .watches one element
 .given tasks
 > w = WATCH t: Task [delivery: reliable] RETURN t.title
@@ -217,7 +217,7 @@ added "a" (position 2)
 initial (nothing)
 added "a" (position 2)
 
-=== S.reliable | memory is bounded, the log is not: a far-behind reader gets everything
+=== surface.reliable | memory is bounded, the log is not: a far-behind reader gets everything
 .watches one element
 .given tasks
 > w = WATCH t: Task [delivery: reliable, buffer: 2, initial: none] RETURN t.n
@@ -235,7 +235,7 @@ added 4
 .told w in order
 added 5 (position 5)
 
-=== E8009, S.reliable | reliable and drop exclude each other
+=== E8009, surface.reliable | reliable and drop exclude each other
 .watches one element
 .given tasks
 > w = WATCH t: Task [delivery: reliable, on_full: drop] RETURN t.title
@@ -243,7 +243,7 @@ added 5 (position 5)
 ! block, error
 > w = WATCH t: Task [delivery: reliable, on_full: error] RETURN t.title
 
-=== E8010, S.attach | only the same actor, or the system, takes a watch up again
+=== E8010, surface.attach | only the same actor, or the system, takes a watch up again
 .watches one element
 .define
     node User { name: String }
@@ -343,7 +343,7 @@ initial
 .told w
 added "c"
 
-=== S.poll | a reader takes as much as it likes at a time
+=== surface.poll | a reader takes as much as it likes at a time
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t.title
@@ -357,3 +357,16 @@ added "a"
 added "b"
 .told w
 added "c"
+
+=== E8005, B16 | one commit with too much is one error
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+   SPAWN c: Task { title = "c" }
+> strict = WATCH t: Task [buffer: 1, on_full: error, initial: none] RETURN t.title
+> MATCH t: Task SET t.title = "x"
+.told strict
+(nothing)
+.errors strict
+E8005 watch cancelled

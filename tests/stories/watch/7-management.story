@@ -7,7 +7,7 @@
     node User { name: String }
     policy all: ON * ALLOW IF operation() != "META SET" AND operation() != "META MATCH"
 
-=== seed.handle, 1.1, B25 | a handle is a node that can be asked about
+=== seed.handle, M1, B25 | a handle is a node that can be asked about
 .watches one element
 .given tasks
 > w = WATCH t: Task WHERE t.status = "done" [mode: watch] RETURN t
@@ -30,7 +30,7 @@ added Task #a {title: "a", status: "done", n: 0}
 > MATCH s: _Watch RETURN s.events_delivered, s.events_pending
 2 | 0
 
-=== seed.listing, C9 | the watches of my session, and of no other
+=== seed.listing, 5.C9 | the watches of my session, and of no other
 .watches one element
 .given tasks
 > a = WATCH t: Task RETURN t
@@ -47,7 +47,7 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 > MATCH s: _Watch RETURN COUNT(*)
 3
 
-=== seed.management, 1.4, E8002 | cancelled is for good, and is kept for the audit
+=== seed.management, M4, E8002 | cancelled is for good, and is kept for the audit
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t.title
@@ -81,7 +81,7 @@ bob> MATCH s: _Watch, _session_has_watch(current_session(), s) RETURN s.name
 > ALTER WATCH #nothing SET [buffer: 5]
 ! E8002
 
-=== 1.6, A8 | many at once: MATCH … DO
+=== M6, 5.A8 | many at once: MATCH … DO
 .watches one element
 .given tasks
 > a = WATCH t: Task RETURN t.title
@@ -104,7 +104,7 @@ bob> c = WATCH t: Task RETURN t.title
 > MATCH s: _Watch WHERE s.name = "c" RETURN s.status
 "active"
 
-=== 1.5, A7, E8008 | four options may change, all others may not
+=== M5, 5.A7, E8008 | four options may change, all others may not
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t
@@ -133,7 +133,7 @@ bob> c = WATCH t: Task RETURN t.title
 > MATCH s: _Watch RETURN s.buffer_size
 2000
 
-=== 1.5, E8009 | ALTER refuses values as WATCH does
+=== M5, E8009 | ALTER refuses values as WATCH does
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t
@@ -145,7 +145,7 @@ bob> c = WATCH t: Task RETURN t.title
 > ALTER WATCH #w SET [filter: t.nothing > 1]
 ! E2002 nothing
 
-=== 1.5, S.alter | a smaller buffer counts from now on
+=== M5, surface.alter | a smaller buffer counts from now on
 .watches one element
 .given tasks
 > w = WATCH t: Task [initial: none] RETURN t.title
@@ -155,7 +155,7 @@ bob> c = WATCH t: Task RETURN t.title
 .told w
 added "b" (dropped 1)
 
-=== S.alter, A12 | another filter is as if the data had changed
+=== surface.alter, 5.A12 | another filter is as if the data had changed
 .watches one element
 .given tasks
 >> SPAWN a: Task { title = "a", n = 1 }
@@ -177,7 +177,7 @@ added "c"
 .told w
 added "x"
 
-=== S.alter, A12 | a filter that comes later
+=== surface.alter, 5.A12 | a filter that comes later
 .watches one element
 .given tasks
 >> SPAWN a: Task { title = "a", n = 1 }
@@ -200,7 +200,7 @@ added "a"
 .told same
 (nothing)
 
-=== E8010, C11, S.management | a watch is managed by its owner, its actor or the system
+=== E8010, 5.C11, surface.management | a watch is managed by its owner, its actor or the system
 .watches one element
 .given team
 >> SPAWN ann: User { name = "Ann" }
@@ -221,7 +221,7 @@ ann> RESUME WATCH #w
 .with {"w": "#w"}
 > CANCEL WATCH #$w
 
-=== C11, S.management | an actor with META SET on _Watch manages the watches of others
+=== 5.C11, surface.management | an actor with META SET on _Watch manages the watches of others
 .watches one element
 .given team
 .define policy ops: ON META SET(_Watch) | META MATCH(_Watch) ALLOW IF EXISTS(me: User WHERE me = current_actor() AND me.name = "Ops")
@@ -237,7 +237,7 @@ ops> CANCEL WATCH #$w
 ann> MATCH s: _Watch RETURN s.status
 "cancelled"
 
-=== S.management, S.disclosure | actors see their own watches only
+=== surface.management, surface.disclosure | actors see their own watches only
 .watches one element
 .given team
 >> SPAWN ann: User { name = "Ann" }
@@ -260,7 +260,7 @@ bob> MATCH s: _Watch RETURN s.name
 "a"
 "b"
 
-=== B30, S.layer0 | the latest events are kept as nodes
+=== B30, surface.layer0 | the latest events are kept as nodes
 .watches one element
 .given tasks
 > w = WATCH t: Task RETURN t.title
@@ -276,9 +276,10 @@ added "a"
 .told w
 removed "a"
 
-=== B40, S.watchwatch | watches can be watched: who comes and who goes
+=== B40, wish.watchwatch | watches can be watched: who comes and who goes
 .watches one element
 .given tasks
+.pending watches of Layer 0
 > watches = WATCH s: _Watch WHERE s.name != "watches" RETURN s.name, s.status
 .told watches
 initial (nothing)
@@ -300,7 +301,7 @@ added "a"
 .told watches
 changed "w" | "active" -> "w" | "cancelled"
 
-=== E8006, B27, S.limits | clients of a gateway have limits, programs have none
+=== E8006, B27, surface.limits | clients of a gateway have limits, programs have none
 .watches one element
 .given tasks
 .limits bob 2 4
@@ -317,7 +318,7 @@ bob> c = WATCH t: Task RETURN t.status
 eve> f = WATCH t: Task RETURN t.title
 ! E8006 4
 
-=== A5, seed.handle | a trailing AS names the column and the handle
+=== 5.A5, seed.handle | a trailing AS names the column and the handle
 .watches one element
 .given tasks
 > WATCH t: Task RETURN t.title AS live_feed
@@ -345,37 +346,63 @@ changed "a" -> "c"
 .told w
 changed "b" -> "c"
 
-=== 1.5, S.reliable, S.restart | what was altered is still so after a restart
+=== M5, surface.reliable, surface.restart | what was altered is still so after a restart
 .watches one element
 .given tasks
->> SPAWN a: Task { title = "a", n = 1 }
-   SPAWN b: Task { title = "b", n = 2 }
-> made = WATCH t: Task [delivery: reliable, filter: t.n > 1] RETURN t.title
-> later = WATCH t: Task [initial: none] RETURN t.title
-.told made
+> SPAWN a: Task { title = "a" }
+> made = WATCH t: Task [delivery: reliable] RETURN t.title
+> later = WATCH t: Task RETURN t.title
+.told made, later
 initial
-  "b"
+  "a"
 .confirm made
-> ALTER WATCH #made SET [filter: t.n < 2, buffer: 50]
+> SET #a.title = "b"
+.told later
+changed "a" -> "b" (position 2)
+> ALTER WATCH #made SET [buffer: 50, on_full: error]
 > ALTER WATCH #later SET [delivery: reliable]
-.told made
-removed "b"
-added "a"
-.confirm made
 .reopen
 .attach made
 .attach later
+> MATCH s: _Watch RETURN s.name, s.buffer_size, s.on_full, s.delivery
+"made" | 50 | "error" | "reliable"
+"later" | 1000 | "drop" | "reliable"
+> SPAWN c: Task { title = "c" }
+.told made
+changed "a" -> "b" (position 2)
+added "c" (position 3)
+.told later
+added "c" (position 3)
+.with {"w": "#made"}
+> ALTER WATCH #$w SET [buffer: 60]
+.reopen
 > MATCH s: _Watch WHERE s.name = "made" RETURN s.buffer_size
-50
+60
+
+=== surface.alter, surface.reliable, surface.restart | a filter that was altered is still so after a restart
+.watches one element
+.given tasks
+.pending an altered filter over a restart
+>> SPAWN a: Task { title = "a", n = 1 }
+   SPAWN b: Task { title = "b", n = 2 }
+> w = WATCH t: Task [delivery: reliable, filter: t.n > 1] RETURN t.title
+.told w
+initial
+  "b"
+.confirm w
+> ALTER WATCH #w SET [filter: t.n < 2]
+.told w
+removed "b"
+added "a"
+.confirm w
+.reopen
+.attach w
 > SPAWN c: Task { title = "c", n = 1 }
 > SPAWN d: Task { title = "d", n = 5 }
-.told made
-added "c"
-.told later
-added "c"
-added "d"
+.told w
+added "c" (position 4)
 
-=== 1.5, B22 | made reliable no longer: it ends with its session
+=== M5, B22 | made reliable no longer: it ends with its session
 .watches one element
 .given tasks
 bob> w = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title

@@ -6,7 +6,7 @@
     node Notification { message: String }
     edge notify(team: Team, notification: Notification)
 
-=== seed.trigger, B23, S.triggers | a notification for every task of high priority
+=== seed.trigger, B23, surface.triggers | a notification for every task of high priority
 .watches one element
 .given ops
 > SPAWN ops_team: Team { name = "ops" }
@@ -56,7 +56,7 @@ added false (tick 1)
 .errors t
 E3001 polite
 
-=== B23, S.chain100 | triggers that set each other off come to an end
+=== B23, wish.chain100 | triggers that set each other off come to an end
 .watches one element
 .define node Counter { n: Int }
 > again = WATCH c: Counter ON MATCH DO SPAWN d: Counter { n = c.n + 1 }
@@ -66,7 +66,7 @@ E3001 polite
 .errors again
 E8009 100
 
-=== S.triggers | a trigger stays when its session goes, until it is cancelled
+=== surface.triggers | a trigger stays when its session goes, until it is cancelled
 .watches one element
 .given ops
 bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -81,7 +81,7 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > MATCH n: Notification RETURN COUNT(*)
 1
 
-=== S.triggers, S.restart | a trigger survives restarts, too, and acts once
+=== surface.triggers, surface.restart | a trigger survives restarts, too, and acts once
 .watches one element
 .given ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
@@ -100,7 +100,7 @@ bob> t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
 > MATCH n: Notification RETURN COUNT(*)
 2
 
-=== B23, S.authority | a trigger acts with the authority of whoever made it
+=== B23, wish.authority | a trigger acts with the authority of whoever made it
 .watches one element
 .define
     node User { name: String, clerk: Bool = false }
@@ -122,7 +122,7 @@ E7001
 .errors hers
 (nothing)
 
-=== A4, S.triggers | actions and events of one watch
+=== 5.A4, surface.triggers | actions and events of one watch
 .watches one element
 .given ops
 > both = WATCH t: Task WHERE t.priority > 5 ON MATCH DO SPAWN n: Notification { message = t.title } RETURN t.title
@@ -134,7 +134,7 @@ added "a"
 > MATCH n: Notification RETURN n.message
 "a"
 
-=== S.triggers, 1.2 | triggers over several elements, with edges and updates
+=== surface.triggers, M2 | triggers over several elements, with edges and updates
 .watches several elements
 .given ops
 >> SPAWN team: Team { name = "ops" }
@@ -145,7 +145,7 @@ added "a"
 > MATCH t: Task RETURN t.title, t.priority
 "a (ops)" | 5
 
-=== S.triggers | a cancelled trigger does nothing more; a paused one neither loses nor acts
+=== surface.triggers | a cancelled trigger does nothing more; a paused one neither loses nor acts
 .watches one element
 .given ops
 > t = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }

@@ -3,7 +3,7 @@
 .ontology tasks
     node Task { title: String, status: String = "todo", n: Int = 0 }
 
-=== seed.window, B17, S.windows | events in batches of ten seconds
+=== seed.window, B17, surface.windows | events in batches of ten seconds
 .watches one element
 .given tasks
 > w = WATCH t: Task [window: tumbling(10s)] RETURN t.title
@@ -29,7 +29,7 @@ window 0s..10s (position 2)
 window 20s..30s (position 3)
   removed "b"
 
-=== B17, S.windows, seed.window | sliding windows overlap
+=== B17, surface.windows, seed.window | sliding windows overlap
 .watches one element
 .given tasks
 > w = WATCH t: Task [window: sliding(10s, 5s), initial: none] RETURN t.title
@@ -54,7 +54,7 @@ window 5s..15s
 .told w
 (nothing)
 
-=== seed.windowed, B18, S.windows | statistics every ten seconds, of what there is then
+=== seed.windowed, B18, surface.windows | statistics every ten seconds, of what there is then
 .watches several elements
 .given tasks
 .define
@@ -86,7 +86,7 @@ changed 2 | 1 | 3.0 -> 2 | 1 | 3.0 (window 10s..20s)
 .told stats
 changed 2 | 1 | 3.0 -> 1 | 1 | 4.0 (window 20s..30s)
 
-=== B18, S.windows | a moving count of what was added or changed in the last minute
+=== B18, surface.windows | a moving count of what was added or changed in the last minute
 .watches one element
 .given tasks
 > SPAWN old: Task { title = "old" }
@@ -112,7 +112,7 @@ changed 2 | 6 -> 1 | 5 (window 30s..90s)
 .told rate
 changed 1 | 5 -> 0 | null (window 1m..2m)
 
-=== S.windows | groups in windows come and go
+=== surface.windows | groups in windows come and go
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -153,7 +153,7 @@ added "b"
 added "a"
 added "b"
 
-=== seed.timing, S.interval | ticks by the clock
+=== seed.timing, surface.interval | ticks by the clock
 .watches one element
 .settings tick = "manual"
 .settings tick_interval_seconds = 0.016
@@ -166,7 +166,7 @@ added "b"
 .told w
 added "a"
 
-=== B3, S.since, seed.initial | what happened since a tick
+=== B3, surface.since, seed.initial | what happened since a tick
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -185,7 +185,7 @@ removed "b" (tick 3, position 1)
 .told all, late
 added "d"
 
-=== B3, S.since | since a tick that is yet to come is from now on
+=== B3, surface.since | since a tick that is yet to come is from now on
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -196,7 +196,7 @@ added "d"
 .told w
 added "b"
 
-=== S.since | looking back with counts
+=== surface.since | looking back with counts
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -207,7 +207,7 @@ added "b"
 changed 1 -> 2
 changed 2 -> 3
 
-=== S.since, S.restart | looking back over a restart
+=== surface.since, surface.restart | looking back over a restart
 .watches one element
 .given tasks
 > SPAWN a: Task { title = "a" }
@@ -219,7 +219,7 @@ changed 2 -> 3
 added "b"
 added "c"
 
-=== S.since, E8009 | what the log no longer holds is refused, never skipped
+=== surface.since, E8009 | what the log no longer holds is refused, never skipped
 .watches one element
 .settings retained_commits = 2
 .given tasks

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.engine import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
 from vedette.engine.home import Vedette
+from vedette.engine.watch_handle import WatchHandle
 from vedette.errors import ConstraintViolation, StoreError, VedetteError
 
 ONTOLOGY = """
@@ -203,6 +205,47 @@ def test_what_is_durable_is_told_while_others_wait(db: Vedette, disk: Disk) -> N
     assert other.session().execute("MATCH t: Task RETURN t").rows == []
     disk.release()
     work.result(PATIENCE)
+
+
+def matched(events: list[Any]) -> list[str]:
+    """Every title that the events speak of."""
+    found = [event.match for event in events if event.match is not None]
+    return [match["t.title"] for match in [*found, *(m for event in events for m in event.matches or ())]]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["durable", "lost"])
+def test_a_watch_hears_of_what_is_durable(db: Vedette, disk: Disk, fails: bool) -> None:
+    """Worked out while the disk writes, told afterwards, or never."""
+    session = db.session()
+    earlier = session.watch("WATCH t: Task RETURN t.title")
+    assert matched(earlier.poll()) == ["old"]
+    disk.hold()
+    work = in_thread(execute(db, SPAWN))
+    disk.wait_until_reached()
+    assert earlier.poll() == []
+    later = session.watch("WATCH t: Task RETURN t.title")
+    assert later.poll() == []
+    told, early = told_too_early(db.default, lambda: matched(next_events(earlier)))
+    first, too_early = told_too_early(db.default, lambda: matched(next_events(later)))
+    assert not early
+    assert not too_early
+    if fails:
+        disk.breaks = FULL
+    disk.release()
+    if fails:
+        assert isinstance(work.exception(PATIENCE), StoreError)
+        assert earlier.poll() == []
+        assert matched(session.watch("WATCH t: Task RETURN t.title").poll()) == ["old"]
+        earlier.cancel()
+        later.cancel()
+    else:
+        work.result(PATIENCE)
+        assert told.result(PATIENCE) == ["new"]
+        assert first.result(PATIENCE) == ["old", "new"], "the first event holds what was there"
+
+
+def next_events(watch: WatchHandle) -> list[Any]:
+    return [event for event in [watch.next(timeout=2 * PATIENCE)] if event is not None]
 
 
 def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:

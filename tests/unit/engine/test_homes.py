@@ -284,6 +284,46 @@ def test_a_forked_child_holds_no_lock(tmp_path: Path) -> None:
         sleeper.communicate(timeout=PATIENCE)
 
 
+FORKED = """
+import os, signal, sys, vedette
+db = vedette.open(sys.argv[1])
+seen, ready = os.pipe()
+child = os.fork()
+if child == 0:
+    {in_child}
+    os.write(ready, b"x")
+    signal.pause()
+os.read(seen, 1)
+try:
+    {in_parent}
+finally:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("in_child", "in_parent", "outcome"),
+    [
+        ("pass", "db.close(); vedette.open(sys.argv[1]).close()", 0),
+        ("db._home.close()", "vedette.open(sys.argv[1])", 1),
+    ],
+    ids=["the parent's closing lets the next engine in", "the child's closing does not"],
+)
+def test_a_fork_is_not_the_engine(tmp_path: Path, in_child: str, in_parent: str, outcome: int) -> None:
+    """A child that was forked (multiprocessing does that) shares the open lock file, but not the lock."""
+    program = FORKED.format(in_child=in_child, in_parent=in_parent)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    ) as process:
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == outcome, errors.decode()
+    assert ("E6002" in errors.decode()) == bool(outcome)
+
+
 def test_what_a_location_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for location in (tmp_path / "deep" / "down", "relative", "with space é"):

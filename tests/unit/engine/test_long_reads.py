@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any
@@ -383,3 +384,81 @@ def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
             commits += 1
         assert reading.result(PATIENCE) == []
         assert commits > 10, f"only {commits} commits got through"
+
+
+# ---------------------------------------------------------------- on an event loop
+
+
+def on_loop(pauses: Pauses, work: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, Any]]) -> Any:
+    """Run it; what happens in the pauses is asked of the same loop, which must not be the one that reads."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            return await work(asyncio.get_running_loop())
+
+    return asyncio.run(bounded())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "MATCH a: Thing, b: Thing RETURN a.n, b.n",
+        "BEGIN; SPAWN t: Thing { n = 7, group = 7 }; MATCH a: Thing, b: Thing RETURN a.n, b.n; COMMIT",
+        "PROFILE MATCH a: Thing, b: Thing RETURN a.n, b.n",
+    ],
+)
+def test_a_long_read_does_not_stop_the_loop(db: Vedette, pauses: Pauses, script: str) -> None:
+    commits = 0
+
+    async def commit() -> None:
+        nonlocal commits
+        async with db.async_session() as other:
+            await other.execute("SPAWN t: Thing { n = 1, group = 1 }")
+        commits += 1
+
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        pauses.between = lambda number: asyncio.run_coroutine_threadsafe(commit(), loop).result(PATIENCE)
+        async with db.async_session() as session:
+            results = await session.run(script)
+        place = 2 if script.startswith("BEGIN") else 0
+        size = THINGS + 1 if place else THINGS
+        found = results[place].rows[-1][-1] if script.startswith("PROFILE") else len(results[place].rows)
+        assert found == size**2
+        assert commits == pauses.count > 3
+
+    on_loop(pauses, story)
+    assert not db.default.state.snapshots
+
+
+def test_what_a_long_read_on_a_loop_may_end_with(pauses: Pauses) -> None:
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        with limited(statement_slice=100, max_statement_work=3_000) as db:
+            async with db.async_session() as session:
+                await session.execute("BEGIN")
+                with pytest.raises(QueryError) as caught:
+                    await session.execute("MATCH a: Thing, b: Thing RETURN a")
+                assert caught.value.code == "E2103"
+                with pytest.raises(TransactionError, match="a statement in it failed"):
+                    await session.execute("MATCH t: Thing RETURN t")
+                await session.execute("ROLLBACK")
+                assert len((await session.execute("MATCH t: Thing RETURN t")).rows) == THINGS
+
+    on_loop(pauses, story)
+
+
+def test_a_long_read_on_a_loop_that_is_cancelled(db: Vedette, pauses: Pauses) -> None:
+    """The session is free again when the statement has ended; until then its next one waits."""
+
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        begun = asyncio.Event()
+        pauses.between = lambda number: loop.call_soon_threadsafe(begun.set)
+        session = db.async_session()
+        work = asyncio.create_task(session.execute("MATCH a: Thing, b: Thing RETURN a"))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert not db.default.state.snapshots
+        assert (await session.execute("MATCH t: Thing RETURN COUNT(t)")).rows == [(THINGS,)]
+
+    on_loop(pauses, story)

@@ -36,6 +36,7 @@ A watch that is named, `> board = WATCH …`, is held, and can be asked about:
     .errors board         its records for the owner, `E8005 words` each, or (nothing)
     .confirm board        its owner has everything so far for certain
     .attach board by ann  a session takes it up again by its name; `#board` by its handle
+    .reactor log = WATCH  a program that is called for every event, asked about like a watch; `.reactor log failing = …`
     .limits bob 2 5       session bob may have two watches, of five in all
 
     .watches one element  how much its watches look at; the other is `several elements`

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from threading import Event as Flag
 from typing import Any
 
+from vedette.change import Event
+from vedette.clock import SystemClock
 from vedette.engine.home import Vedette, open_vedette
+from vedette.engine.reactor import Reactor
 from vedette.engine.session import Session
+from vedette.errors import VedetteError
 from vedette.settings import checked
 from vedette.testing.clock import ManualClock
 from vedette.testing.stories.host import HostSession
 
 __all__ = ["EmbeddedHost"]
+
+PATIENCE = 10.0
+"""Seconds after which a reactor that is still busy never will be done."""
 
 
 class EmbeddedHost:
@@ -37,6 +45,16 @@ class EmbeddedHost:
         assert isinstance(session, Session)
         session.watch_limits = (per_session, total)
 
+    def react(self, name: str, text: str, *, failing: bool) -> _ReactorWatch:
+        calls: list[Event] = []
+
+        def call(event: Event) -> None:
+            calls.append(event)
+            if failing:
+                raise RuntimeError("this program always fails")
+
+        return _ReactorWatch(self._home.reactor(name, text, call), calls)
+
     def advance(self, seconds: float) -> None:
         self._clock.advance(seconds)
 
@@ -56,3 +74,34 @@ class EmbeddedHost:
 
     def close(self) -> None:
         self._home.close()
+
+
+class _ReactorWatch:
+    """A reactor looked at as a watch: its events are those that the program was called with."""
+
+    def __init__(self, reactor: Reactor, calls: list[Event]) -> None:
+        self._reactor, self._calls = reactor, calls
+        self._clock, self._told = SystemClock(), 0
+
+    @property
+    def id(self) -> str:
+        return self._reactor.id
+
+    @property
+    def status(self) -> str:
+        return self._reactor.status
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """Waits, in real time, until the program has been called for everything."""
+        end = self._clock.monotonic() + PATIENCE
+        while not self._reactor.idle and self._clock.monotonic() < end:
+            Flag().wait(0.002)
+        fresh = self._calls[self._told :][:limit]
+        self._told += len(fresh)
+        return fresh
+
+    def errors(self) -> list[VedetteError]:
+        return []
+
+    def ack(self, event: Event) -> None:
+        """A reactor confirms by itself."""

@@ -9,7 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, WatchStep, read_told
+from vedette.testing.stories.watch_steps import (
+    Attach,
+    Confirm,
+    Errors,
+    Limit,
+    WatchStep,
+    read_reactor,
+    read_told,
+)
 
 __all__ = [
     "Advance",
@@ -160,6 +168,7 @@ class _Reader:
             ".attach": self._attach,
             ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
             ".limits": self._limits,
+            ".reactor": self._reactor,
         }
 
     def read(self) -> list[Story]:
@@ -290,6 +299,13 @@ class _Reader:
             self._steps.append(Limit(line=self._at, session=session, per_session=int(own), total=int(total)))
         except ValueError as error:
             raise self._wrong("write `.limits session 2 5`: two of its own, five in all") from error
+
+    def _reactor(self, rest: str) -> None:
+        line = self._at
+        try:
+            self._steps.append(read_reactor(line, "\n".join([rest, *self._block()])))
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
 
     def _answers(self) -> list[str]:
         """The lines that follow, as they stand, up to the next step."""

@@ -71,6 +71,10 @@ class StoryHost(Protocol):
         """Bound the watches of a session, and of all, as a gateway does for its clients."""
         ...
 
+    def react(self, name: str, text: str, *, failing: bool) -> HostWatch:
+        """Have a program called for every event of a watch; polling yields the events it was called with."""
+        ...
+
     def advance(self, seconds: float) -> None:
         """Let time pass; what falls due on the way has happened when it returns."""
         ...

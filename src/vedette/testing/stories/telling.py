@@ -21,7 +21,7 @@ from vedette.testing.stories.format import (
 from vedette.testing.stories.host import HostResult, HostSession, HostWatch, StoryHost
 from vedette.testing.stories.listening import Listening
 from vedette.testing.stories.rendering import render_row
-from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, Told, named_watch
+from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, React, Told, named_watch
 from vedette.values import timestamp_from_text
 
 __all__ = ["StoryFailed", "tell"]
@@ -60,6 +60,7 @@ class _Teller:
             Errors: lambda step: self._check(step, self._listening.errors(step)),
             Attach: self._attach,
             Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
+            React: self._react,
             Limit: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
         }
 
@@ -116,6 +117,10 @@ class _Teller:
         session = self._session(step.session)
         handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
         self._hold(step, step.watch, step.expected, lambda: session.attach(handle))
+
+    def _react(self, step: React) -> None:
+        reactor = self._host.react(step.name, step.text, failing=step.failing)
+        self._listening.hold(step.name, reactor)
 
     def _check(self, step: Step, wrong: str | None) -> None:
         if wrong is not None:

@@ -8,9 +8,21 @@ from typing import Any, TypeAlias
 
 from vedette.testing.stories.events import ShownEvent, read_event
 
-__all__ = ["Attach", "Confirm", "Errors", "Limit", "Told", "WatchStep", "named_watch", "read_told"]
+__all__ = [
+    "Attach",
+    "Confirm",
+    "Errors",
+    "Limit",
+    "React",
+    "Told",
+    "WatchStep",
+    "named_watch",
+    "read_reactor",
+    "read_told",
+]
 
 _NAMED = re.compile(r"\s*(?P<name>\w+)\s*=\s*WATCH\b", re.IGNORECASE)
+_REACTOR = re.compile(r"^(?P<name>\w+)(?P<failing> failing)? = (?P<text>.*)$", re.DOTALL)
 _TOLD = re.compile(
     r"^(?P<watches>\w+(?:, \w+)*)(?: first (?P<limit>\d+))?(?P<order> in order)?(?P<again> again)?$"
 )
@@ -68,7 +80,18 @@ class Limit:
     total: int
 
 
-WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Limit
+@dataclass(frozen=True, slots=True, kw_only=True)
+class React:
+    """A program that is called for every event of a watch, under a name that outlives it."""
+
+    line: int
+    name: str
+    text: str
+    failing: bool
+    """Whether every call ends with an error."""
+
+
+WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Limit | React
 
 
 def named_watch(text: str) -> str | None:
@@ -99,3 +122,11 @@ def read_told(line: int, rest: str, lines: list[str]) -> Told:
         in_order=found["order"] is not None,
         again=found["again"] is not None,
     )
+
+
+def read_reactor(line: int, rest: str) -> React:
+    """`.reactor mailer = WATCH …`; `.reactor mailer failing = WATCH …`: each call fails."""
+    found = _REACTOR.match(rest)
+    if found is None:
+        raise ValueError("write `.reactor name = WATCH …`, or `.reactor name failing = WATCH …`")
+    return React(line=line, name=found["name"], text=found["text"], failing=found["failing"] is not None)

@@ -1,0 +1,236 @@
+"""Creating watches: options, rights, what is captured, the state they begin with; and reviving stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vedette.element import View
+from vedette.engine.history import Trimmed
+from vedette.engine.lasting import refuse_since
+from vedette.engine.request import Request
+from vedette.engine.watch_compile import CompiledWatch, compile_watch
+from vedette.engine.watch_options import option_values
+from vedette.engine.watch_rights import check_watch_rights
+from vedette.errors import InvalidStatement, MutationError, PolicyError, WatchError
+from vedette.language import statements as ast
+from vedette.language.context import Context
+from vedette.policy.guard import PolicyGuard
+from vedette.values import timestamp_to_ms
+from vedette.watch.delta import Delta
+from vedette.watch.hub import count_row, counted_deltas, evaluate
+from vedette.watch.options import WatchOptions, read_options
+from vedette.watch.resolver import Capture
+from vedette.watch.subscription import WatchStatus
+from vedette.watch.watch import Watch
+from vedette.watch.windows import WindowState
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.session import Session
+    from vedette.engine.watching import Watching
+
+__all__ = ["WatchCreation"]
+
+_DEFAULTS = WatchOptions()
+
+
+class WatchCreation:
+    """From a WATCH statement to a watch that is told."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def create(self, request: Request) -> Watch:
+        """WATCH: a new watch with its initial events. B24: outside of any transaction, on committed state."""
+        statement = request.prepared.statement
+        assert isinstance(statement, ast.Watch)
+        session = request.session
+        with session.turn:
+            values = option_values(request)
+            options = read_options(statement.options, values) if statement.options else _DEFAULTS
+            options = self._watching.known_options.setdefault(options, options)
+            if options.mode == "consume":
+                raise InvalidStatement(
+                    "E1102", "mode: consume is not available yet: it arrives in the next release"
+                )
+            self._check_limits(session)
+            guarded = session.actor is not None and bool(self._watching.database.schema.policies)
+            compiled = self._compile(request, options, guarded)
+            guard = check_watch_rights(request, compiled) if guarded else None
+            constants = request.constants + self.capture(request, compiled, guard)
+            watch = self._make(compiled, constants, options, session.id, session.actor)
+            if statement.name is not None:
+                watch.details.name = statement.name
+                session.bindings[statement.name] = self._watching.id_of(watch)
+            self._watching.by_session.setdefault(session.id, []).append(watch.number)
+            self._begin(watch)
+            if watch.lasts:
+                watch.details.request = request
+                self._watching.lasting.remember(watch, request)
+        return watch
+
+    def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
+        """Shapes are kept as long as the schema they were compiled for."""
+        key = (id(request.prepared), request.signature, guarded)
+        known = self._watching.compiled.get(key)
+        if known is None or known.shape.schema is not self._watching.database.schema:
+            known = self._watching.compiled[key] = compile_watch(request, options, guarded=guarded)
+        return known
+
+    def capture(
+        self,
+        request: Request,
+        compiled: CompiledWatch,
+        guard: PolicyGuard | None,
+        known: Mapping[Capture, Any] | None = None,
+    ) -> tuple[Any, ...]:
+        """Values taken from the session; `known` ones were taken before."""
+        session = request.session
+        values: list[Any] = []
+        for capture in compiled.captures:
+            if known is not None and capture in known:
+                values.append(known[capture])
+                continue
+            if capture.kind == "self" and session.actor is None:
+                raise PolicyError("E7002", "#self needs an actor: begin a session AS someone first")
+            if capture.kind in ("self", "current_actor"):
+                values.append(session.actor)
+            elif capture.kind == "current_session":
+                values.append(session.id)
+            else:
+                values.append(self._referred(session, capture.name, capture.quoted, guard))
+        return tuple(values)
+
+    def _referred(self, session: Session, name: str, quoted: bool, guard: PolicyGuard | None) -> str:
+        id = name if quoted else session.bindings.get(name, name)
+        element = self._watching.database.state.graph.get(id)
+        known = element is not None and (guard is None or id == session.actor or guard.sees(element))
+        if not known and self._watching.database.layer0.type_of(id, session) is None:
+            text = f"#{name} was not found: nothing is bound to it or has this id"
+            raise MutationError("E3601", text, fields={"id": id})
+        return id
+
+    def _check_limits(self, session: Session) -> None:
+        limits = session.watch_limits
+        if limits is None:
+            return
+        watches = [
+            self._watching.hub.watches.get(number) for number in self._watching.by_session.get(session.id, ())
+        ]
+        own = sum(watch is not None and watch.status is not WatchStatus.CANCELLED for watch in watches)
+        for current, limit in (
+            (own, limits[0]),
+            (len(self._watching.hub.watches) - self._watching.cancelled, limits[1]),
+        ):
+            if current >= limit:
+                fields = {"current": current, "limit": limit}
+                raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
+
+    def _make(
+        self,
+        compiled: CompiledWatch,
+        constants: tuple[Any, ...],
+        options: WatchOptions,
+        owner: str | None,
+        actor: str | None,
+    ) -> Watch:
+        now = self._watching.database.clock.now()
+        watch = Watch(
+            self._watching.hub.next_number(),
+            compiled.shape,
+            constants,
+            options,
+            owner=owner,
+            actor=actor,
+            created_ms=timestamp_to_ms(now),
+        )
+        if compiled.actions:
+            watch.details.actions = compiled.actions
+            watch.details.actions_size = compiled.size
+        if options.window.kind != "none":
+            watch.details.window = WindowState(options.window, now)
+            self._watching.windows.schedule(watch)
+        return watch
+
+    def _begin(self, watch: Watch) -> None:
+        """What is there already, or since then, and from now on what comes."""
+        initial = watch.options.initial
+        if initial.kind != "since":
+            self.start(watch, self._watching.database.state.graph)
+            self._watching.hub_of(watch).add(watch)
+            return
+        if initial.tick >= self._watching.database.state.tick:
+            self.start(watch, self._watching.database.state.graph)
+            self._watching.hub_of(watch).add(watch)
+            return
+        try:
+            sequence = self._watching.database.history.sequence_of_tick(initial.tick)
+            self._watching.database.history.after(sequence)
+        except Trimmed:
+            raise refuse_since(initial.tick) from None
+        self._watching.lasting.catch_up(watch, sequence)
+
+    def start(self, watch: Watch, view: View, tick: int | None = None) -> None:
+        """The state that counting watches need, and the initial event, as of this view (by default the present)."""
+        state, details_needed = self._watching.database.state, watch.shape.strategy != "rows"
+        windowed_groups = watch.shape.aggregates and watch.options.window.kind != "none"
+        full = watch.options.initial.kind == "full" and bool(watch.shape.columns) and watch.position == 0
+        if not details_needed and not full:
+            return
+        rows = self.start_counting(watch, self._watching.own_context(watch, view))
+        if full and not windowed_groups:
+            delta = Delta("initial", None)
+            delta.matches = list(rows)
+            watch.push(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
+
+    def start_counting(self, watch: Watch, context: Context) -> list[dict[str, Any]]:
+        strategy = watch.shape.strategy
+        if strategy == "rows":
+            return list(evaluate(watch, context).values())
+        details = watch.details
+        if strategy == "reevaluated":
+            details.result = evaluate(watch, context)
+            return list(details.result.values())
+        details.reset_counts()
+        identities: dict[Any, None] = {}
+        if strategy == "groups" and not watch.shape.group_keys:
+            details.start_groups(watch.shape)
+            identities[()] = None
+        for row in watch.shape.query.run(context):
+            identities[count_row(watch, row, 1)] = None
+        return [dict(delta.match or {}) for delta in counted_deltas(watch, identities, context)]
+
+    def revive(self, facts: dict[str, Any], constants: tuple[Any, ...]) -> Watch | None:
+        """A stored watch, made anew without a session; None when its statement fits the ontology no longer."""
+        prepared, _ = self._watching.database.statements.one(facts["text"])
+        statement = prepared.statement
+        assert isinstance(statement, ast.Watch)
+        absent: Any = _Absent(self._watching.database)
+        request = Request(absent, prepared, constants[: facts["given"]], facts["text"])
+        options = read_options(statement.options, option_values(request))
+        options = replace(options, **facts.get("altered", {}))
+        guarded = facts["actor"] is not None and bool(self._watching.database.schema.policies)
+        compiled = self._compile(request, options, guarded)
+        watch = self._make(compiled, constants, options, None, facts["actor"])
+        watch.details.name, watch.details.request = facts["name"], request
+        watch.details.altered = "altered" in facts
+        watch.created_ms = facts["created_ms"]
+        self._watching.hub.watches[watch.number] = watch
+        return watch
+
+    def restore(self, meta: dict[str, str]) -> None:
+        """Take up what lasted over a restart."""
+        self._watching.lasting.restore(meta)
+
+
+class _Absent:
+    """Stands for the session of a watch that outlived it."""
+
+    actor = None
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.id = None
+        self.bindings: dict[str, str] = {}

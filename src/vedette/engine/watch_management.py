@@ -1,0 +1,214 @@
+"""Managing watches: handles, PAUSE, RESUME, CANCEL, ALTER, attaching, and what happens when a session ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine import execution
+from vedette.engine.request import Request
+from vedette.engine.watch_compile import compile_watch
+from vedette.engine.watch_options import altered_options
+from vedette.errors import WatchError
+from vedette.language import statements as ast
+from vedette.language.printer import print_statement
+from vedette.language.syntax import Literal
+from vedette.language.tree import exchange
+from vedette.values import timestamp_to_ms
+from vedette.watch.hub import Told, evaluate, tell_anew
+from vedette.watch.options import WatchOptions
+from vedette.watch.subscription import WatchEventKind, WatchStatus, next_status
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.session import Session
+    from vedette.engine.watching import Watching
+
+__all__ = ["WatchManagement"]
+
+
+class WatchManagement:
+    """Who may do what to which watch, and what it does."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def name(self, session: Session, id: str, name: str) -> None:
+        """Give a lasting watch a name to attach by."""
+        with session.turn:
+            watch = self.find(session, id)
+            watch.details.name = name
+            if watch.details.request is not None:
+                self._watching.lasting.revise(watch)
+
+    def text_of(self, watch: Watch) -> str:
+        """The watch's statement with its own constants."""
+
+        def own(node: Any) -> Any:
+            if isinstance(node, Literal) and node.slot is not None:
+                return Literal(watch.constants[node.slot])
+            return None
+
+        return print_statement(exchange(watch.shape.resolved.statement, own))
+
+    def find(self, session: Session, id: str) -> Watch:
+        """The watch of a handle. Unknown is E8002, somebody else's E8010."""
+        watch = self._lookup(id)
+        if watch is None:
+            raise unknown(id)
+        if not self._may_manage(session, watch):
+            raise WatchError("E8010", "This watch belongs to another session", fields={"handle": id})
+        return watch
+
+    def _lookup(self, id: str) -> Watch | None:
+        number = self._watching.lasting.number_of(id)
+        head = f"w{self._watching.database.boot:x}_"
+        if number is None and id.startswith(head):
+            try:
+                number = int(id.removeprefix(head), 16)
+            except ValueError:
+                return None
+        return self._watching.hub.watches.get(number) if number is not None else None
+
+    def _may_manage(self, session: Session, watch: Watch) -> bool:
+        if watch.owner == session.id or session.actor is None or watch.actor == session.actor:
+            return True
+        _, guard = execution.statement_context(session, ())
+        return guard is not None and guard.allows_meta("SET", "_Watch")
+
+    def may_see_all(self, session: Session) -> bool:
+        """Whether the session's actor has META MATCH on `_Watch`."""
+        _, guard = execution.statement_context(session, ())
+        return guard is not None and guard.allows_meta("MATCH", "_Watch")
+
+    def attach(self, session: Session, handle_or_name: str) -> Watch:
+        """Take up a watch again that lasts, by the same actor or the system context; else E8010."""
+        with session.turn:
+            named = [
+                w
+                for w in self._watching.hub.watches.values()
+                if w.has_details and w.details.name == handle_or_name
+            ]
+            watch = self._lookup(handle_or_name) or next((w for w in named if w.lasts), None)
+            if watch is None or watch.status is WatchStatus.CANCELLED:
+                raise unknown(handle_or_name)
+            if session.actor is not None and session.actor != watch.actor:
+                raise WatchError(
+                    "E8010", "This watch belongs to another actor", fields={"handle": handle_or_name}
+                )
+            watch.owner = session.id
+            self._watching.by_session.setdefault(session.id, []).append(watch.number)
+            if watch.details.unconfirmed:
+                watch.put_back(watch.details.unconfirmed)
+                watch.delivered -= len(watch.details.unconfirmed)
+                watch.details.unconfirmed.clear()
+            return watch
+
+    def manage(self, session: Session, watch: Watch, operation: str) -> None:
+        """PAUSE, RESUME, CANCEL: take effect at once, outside of any transaction (B24)."""
+        with session.turn:
+            event = WatchEventKind(operation.lower())
+            if event is WatchEventKind.CANCEL:
+                self.end(watch, event)
+                return
+            status = next_status(watch.status, event)
+            if status is None:
+                raise unknown(self._watching.id_of(watch))
+            watch.status = status
+            if watch.details.wake is not None:
+                watch.details.wake()
+
+    def end(self, watch: Watch, event: WatchEventKind) -> None:
+        status = next_status(watch.status, event)
+        if status is None or watch.status is WatchStatus.CANCELLED:
+            return
+        watch.status = status
+        self._watching.cancelled += 1
+        if not watch.has_details or watch.details.behind is None:
+            self._watching.hub_of(watch).remove(watch)
+        if watch.buffer is not None:
+            watch.buffer.clear()
+        if self._watching.full.pop(watch.number, None) is not None:
+            self._watching.room.notify_all()
+        self._watching.holding.pop(watch.number, None)
+        if watch.has_details:
+            self._watching.lasting.forget(watch)
+            if watch.details.timer is not None:
+                watch.details.timer.cancel()
+            if watch.details.wake is not None:
+                watch.details.wake()
+
+    def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
+        """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
+        with request.session.turn:
+            if next_status(watch.status, WatchEventKind.ALTER) is None:
+                raise unknown(self._watching.id_of(watch))
+            options = altered_options(request, watch.options, given)
+            if options.filter is not watch.options.filter:
+                self._refilter(request, watch, options)
+            lasted, watch.options = watch.lasts, options
+            watch.details.altered = True
+            if watch.lasts and not lasted:
+                compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+                watch.details.request = compiled.request
+                self._watching.lasting.remember(watch, compiled.request)
+            elif watch.lasts:
+                self._watching.lasting.revise(watch)
+            elif lasted:
+                self._watching.lasting.forget(watch)
+
+    def _refilter(self, request: Request, watch: Watch, options: WatchOptions) -> None:
+        compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+        graph, state = self._watching.database.state.graph, self._watching.database.state
+        seen = evaluate(watch, self._watching.own_context(watch, graph))
+        fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
+        self._watching.compiled[watch.number, "altered"] = fresh
+        hub = self._watching.hub_of(watch)
+        hub.remove(watch)
+        watch.shape = fresh.shape
+        given = len(compiled.request.constants)
+        known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
+        captured = self._watching.creation.capture(request, fresh, None, known)
+        watch.constants = watch.constants[:given] + captured
+        if watch.shape.strategy in ("groups", "distinct"):
+            self._watching.creation.start_counting(watch, self._watching.own_context(watch, graph))
+        hub.add(watch)
+        told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
+        kept, watch.details.result = watch.details.result, seen
+        tell_anew(watch, self._watching.own_context(watch, graph), told)
+        if watch.shape.strategy != "reevaluated":
+            watch.details.result = kept
+        self._watching.settle(told, 0)
+
+    def end_session(self, session: Session) -> None:
+        """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
+        for number in self._watching.by_session.pop(session.id, []):
+            watch = self._watching.hub.watches.get(number)
+            if watch is None or watch.owner != session.id:
+                continue
+            if watch.lasts and watch.status is not WatchStatus.CANCELLED:
+                watch.owner = None
+                watch.details.wake = None
+                self._schedule_expiry(watch)
+            else:
+                self.end(watch, WatchEventKind.CANCEL)
+                self._watching.hub.forget(watch)
+                self._watching.cancelled -= 1
+
+    def _schedule_expiry(self, watch: Watch) -> None:
+        """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""
+        if watch.details.actions is not None:
+            return
+        clock = self._watching.database.clock
+
+        def expire() -> None:
+            with self._watching.database.turn:
+                if watch.owner is None:
+                    self.end(watch, WatchEventKind.CANCEL)
+
+        clock.call_at(clock.monotonic() + self._watching.database.settings.watch_retention_seconds, expire)
+
+
+def unknown(id: str) -> WatchError:
+    text = "Handle references non-existent or cancelled watch"
+    return WatchError("E8002", text, fields={"handle": id})

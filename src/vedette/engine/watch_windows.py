@@ -1,0 +1,75 @@
+"""Windows of watches, by the clock: each end tells what the window held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vedette.values import timestamp_to_ms
+from vedette.watch.buffer import Entry
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
+from vedette.watch.hub import Told
+from vedette.watch.subscription import WatchStatus
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.watching import Watching
+
+__all__ = ["WatchWindows"]
+
+
+class WatchWindows:
+    """Ends windows when they are due."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+
+    def schedule(self, watch: Watch) -> None:
+        clock, window = self._watching.database.clock, watch.details.window
+        due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
+        watch.details.timer = clock.call_at(due, lambda: self._window_ends(watch))
+
+    def _window_ends(self, watch: Watch) -> None:
+        with self._watching.database.turn:
+            if watch.status is WatchStatus.CANCELLED or self._watching.database.read_only is not None:
+                return
+            state = self._watching.database.state
+            told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
+            deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
+            for delta in deltas:
+                told.deliver(watch, delta)
+            self._watching.settle(told, 0)
+            self.schedule(watch)
+
+    def _event_window(self, watch: Watch) -> list[Delta]:
+        start, end, held = watch.details.window.close()
+        if not held:
+            return []
+        delta = Delta("window", None)
+        delta.window = (start, end)
+        delta.events = [Entry(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        return [delta]
+
+    def _grouped_window(self, watch: Watch) -> list[Delta]:
+        """Every group is told at every window end; the first time all of them as `initial`."""
+        window, details = watch.details.window, watch.details
+        context = self._watching.own_context(watch, self._watching.database.state.graph)
+        rows = watch.shape.query.run(context)
+        if window.window.kind == "sliding":
+            recent = window.recent()
+            rows = [row for row in rows if watch.shape.matches.key(row) in recent]
+        start, end, _ = window.close()
+        new, old = watch.shape.grouped(rows, context), details.told_groups
+        details.told_groups = new
+        if window.first:
+            window.first = False
+            delta = Delta("initial", None)
+            delta.matches = list(new.values())
+            deltas = [delta]
+        else:
+            deltas = [
+                Delta(CHANGED, r, old[i], i) if i in old else Delta(ADDED, r, None, i) for i, r in new.items()
+            ]
+            deltas += [Delta(REMOVED, r, None, i) for i, r in old.items() if i not in new]
+        for delta in deltas:
+            delta.window = (start, end)
+        return deltas

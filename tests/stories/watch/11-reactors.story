@@ -1,0 +1,87 @@
+-- Programs that are called, and what EXPLAIN tells about a watch.
+
+.ontology tasks
+    node Task { title: String, status: String = "todo", priority: Int = 0 }
+    node Person { name: String }
+    edge assigned_to(task: Task, person: Person)
+
+=== seed.reactor, surface.reactor | a program is called for every task that is done
+.watches one element
+.given tasks
+.reactor mailer = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title
+> SPAWN a: Task { title = "a" }
+> SET #a.status = "done"
+> SPAWN b: Task { title = "b", status = "done" }
+.told mailer in order
+added "a"
+added "b"
+> MATCH i: Invocation RETURN i.code_module, i.status, i.error
+"mailer" | "succeeded" | null
+"mailer" | "succeeded" | null
+
+=== seed.invocations, surface.reactor | calls that failed can be watched
+.watches one element
+.given tasks
+.reactor mailer failing = WATCH t: Task [initial: none] RETURN t.title
+> failed = WATCH i: Invocation WHERE i.status = "failed" RETURN i.code_module, i.error, i.started_at
+.told failed
+initial (nothing)
+> SPAWN a: Task { title = "a" }
+.told mailer
+added "a"
+.told failed
+added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
+> SPAWN b: Task { title = "b" }
+.told mailer
+added "b"
+.told failed
+added "mailer" | "RuntimeError: this program always fails" | @2024-01-01T00:00:00.000Z
+
+=== surface.reactor, surface.restart | a program that starts again goes on where it was
+.watches one element
+.given tasks
+.reactor mailer = WATCH t: Task RETURN t.title
+> SPAWN a: Task { title = "a" }
+.told mailer
+initial (nothing)
+added "a"
+.reopen
+> SPAWN b: Task { title = "b" }
+> SET #b.title = "c"
+.reactor mailer = WATCH t: Task RETURN t.title
+.told mailer in order
+added "b"
+changed "b" -> "c"
+> SPAWN d: Task { title = "d" }
+.told mailer
+added "d"
+
+=== surface.explain | EXPLAIN WATCH says who answers, how, and what is promised
+.watches one element
+.given tasks
+> EXPLAIN WATCH t: Task WHERE t.status = "done" AND t.priority > 5 RETURN t.title
+columns: aspect | value
+"host" | "engine, at commit"
+"mode" | "incremental: each match that comes, goes or changes is an event"
+"concerned by" | "Task"
+"key columns" | "t.status = ?1"
+"range" | "t.priority > ?2"
+"residual" | "none"
+"cost per change" | "the changed element alone, then the watches under its key"
+"ordering" | "arrival: in the order of commits"
+"delivery" | "best effort: at most once; beyond the buffer the oldest is dropped and counted; ends with its session"
+"visibility" | "committed, told on commit"
+> MATCH s: _Watch RETURN COUNT(*)
+0
+
+=== surface.explain | what cannot be kept up to date is evaluated anew, and says so
+.watches several elements
+.given tasks
+> EXPLAIN WATCH t: Task RETURN COLLECT(t.title)
+rows: 10
+> EXPLAIN WATCH t: Task, p: Person, assigned_to(t, p) WHERE p = #nobody OR t.title CONTAINS "x" [delivery: reliable, ordering: causal] RETURN t
+rows: 10
+> EXPLAIN WATCH t: Task [mode: nonsense] RETURN t
+! E8009
+> EXPLAIN WATCH t: Nothing RETURN t
+! E2001
