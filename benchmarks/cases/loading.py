@@ -74,7 +74,8 @@ CASES = (
         rounds=lambda scale: scale.load_rounds,
         method=(
             "Nodes with two indexed attributes. Memory is the growth of the process's resident set over "
-            "`vedette.open`, divided by the nodes, in a fresh process (code already loaded, nothing traced, nothing trimmed). Then 100,000 "
+            "`vedette.open`, divided by the nodes, in a fresh process (code already loaded, nothing "
+            "traced, nothing trimmed). Then 100,000 "
             "SPAWNs, look-ups, SETs and KILLs and a second of rest, while `gc.callbacks` times every collection and "
             "each statement is timed. Both contenders are Vedette, with and without its policy for Python's collector."
         ),

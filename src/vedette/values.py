@@ -9,6 +9,7 @@ text with milliseconds and `Z`, a duration is its number of milliseconds.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import isnan
 from typing import TypeAlias
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "duration_from_ms",
     "duration_to_ms",
     "duration_to_text",
+    "is_nan",
     "timestamp_from_ms",
     "timestamp_from_text",
     "timestamp_to_ms",
@@ -41,6 +43,11 @@ def wrap_int(number: int) -> int:
     if INT_MIN <= number <= INT_MAX:
         return number
     return (number - INT_MIN) % 2**64 + INT_MIN
+
+
+def is_nan(value: object) -> bool:
+    """Whether this is the one value that is not equal to itself."""
+    return isinstance(value, float) and isnan(value)
 
 
 def timestamp_from_ms(milliseconds: int) -> datetime:

@@ -39,6 +39,13 @@ class Driver:
         except vedette.VedetteError as error:
             return error
 
+    def define(self, text: str) -> vedette.VedetteError | None:
+        try:
+            self.home.define(text)
+        except vedette.VedetteError as error:
+            return error
+        return None
+
     def rows(self, text: str, session: int = 0) -> list[tuple[Any, ...]]:
         return self.sessions[session].execute(text).rows
 

@@ -216,7 +216,9 @@ class ModelTransaction:
         found = {
             edge.key
             for edge in view.edges(name)
-            if any(all(w is None or w == t for w, t in zip(targets, o, strict=True)) for o in view.orders(edge))
+            if any(
+                all(w is None or w == t for w, t in zip(targets, o, strict=True)) for o in view.orders(edge)
+            )
         }
         if not found:
             raise ModelError("E3601")

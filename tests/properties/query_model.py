@@ -11,6 +11,7 @@ from tests.properties.graph_model import ModelGraph
 from tests.properties.ontology_model import CONCRETE
 
 __all__ = [
+    "ConstraintModel",
     "EdgePart",
     "Expression",
     "PatternModel",
@@ -102,6 +103,21 @@ class QueryModel:
         )
 
 
+@dataclass(frozen=True)
+class ConstraintModel:
+    """For every match of the pattern the condition must be true."""
+
+    pattern: PatternModel
+    condition: Expression
+
+    def text(self, name: str) -> str:
+        return f"constraint {name}: {self.pattern.text()} => {text_of(self.condition)}"
+
+    def holds(self, graph: ModelGraph) -> bool:
+        found = matches(self.pattern, {}, graph)
+        return all(value_of(self.condition, match, graph) is True for match in found)
+
+
 # --- printing ---------------------------------------------------------------------------------------------------
 
 
@@ -162,9 +178,7 @@ def value_of(expression: Expression, env: dict[str, int | None], graph: ModelGra
             return _kleene_and(value_of(left, env, graph), value_of(right, env, graph))
         case ("or", left, right):
             return _kleene_not(
-                _kleene_and(
-                    _kleene_not(value_of(left, env, graph)), _kleene_not(value_of(right, env, graph))
-                )
+                _kleene_and(_kleene_not(value_of(left, env, graph)), _kleene_not(value_of(right, env, graph)))
             )
         case ("not", inner):
             return _kleene_not(value_of(inner, env, graph))
@@ -235,9 +249,7 @@ def _node_assignments(
         yield from _node_assignments(others, {**env, variable: item.key}, graph)
 
 
-def _edge_assignments(
-    rest: list[EdgePart], env: Assignment, graph: ModelGraph
-) -> Iterator[Assignment]:
+def _edge_assignments(rest: list[EdgePart], env: Assignment, graph: ModelGraph) -> Iterator[Assignment]:
     if not rest:
         yield env
         return
@@ -379,4 +391,3 @@ def _aggregate(expression: Expression, rows: list[Assignment], graph: ModelGraph
 
 def same_rows(query: QueryModel, left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
     return left == right if query.order else Counter(left) == Counter(right)
-

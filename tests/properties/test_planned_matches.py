@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from random import Random
 
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from tests.properties.engine_driver import Driver
 from tests.properties.graph_model import Item, ModelGraph, ModelTransaction
-from tests.properties.graph_strategies import graphs
-from tests.properties.ontology_model import OntologyModel, ontologies
+from tests.properties.ontology_model import random_ontology
 from tests.properties.query_model import QueryModel, answer, same_rows
-from tests.properties.query_strategies import queries
+from tests.properties.random_graphs import random_graph, small
+from tests.properties.random_queries import random_query
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
-    max_examples=3_000 if SOAK else 150,
+    max_examples=5_000 if SOAK else 150,
     report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    suppress_health_check=[HealthCheck.too_slow],
     deadline=None,
 )
+SIZES = {
+    "seed": st.integers(0, 2**32 - 1),
+    "nodes": st.integers(0, 7),
+    "edges": st.integers(0, 14),
+    "depth": st.integers(0, 2),
+}
+QUERIES = 8
 
 
-@st.composite
-def worlds(draw: Callable[[Any], Any]) -> tuple[OntologyModel, ModelGraph, list[QueryModel]]:
-    ontology = draw(ontologies(plain=True))
-    graph = draw(graphs(ontology))
-    return ontology, graph, [draw(queries(ontology)) for _ in range(3)]
+class World:
+    """A graph, and what to ask of it."""
+
+    def __init__(self, seed: int, nodes: int, edges: int, depth: int) -> None:
+        self.random = Random(seed)
+        self.ontology = random_ontology(self.random, plain=True)
+        self.graph = random_graph(self.random, self.ontology, nodes, edges)
+        self.asked = [random_query(self.random, self.ontology, depth) for _ in range(QUERIES)]
+        note(self.ontology.text())
 
 
 def check(driver: Driver, query: QueryModel, graph: ModelGraph, session: int = 0) -> None:
@@ -42,46 +52,42 @@ def check(driver: Driver, query: QueryModel, graph: ModelGraph, session: int = 0
     assert same_rows(query, expected, found), (expected, found)
 
 
-@given(worlds())
+@given(**SIZES)
 @SEARCH
-def test_a_committed_graph(world: tuple[OntologyModel, ModelGraph, list[QueryModel]]):
-    ontology, graph, asked = world
-    note(ontology.text())
-    driver = Driver(ontology.text())
+def test_a_committed_graph(seed: int, nodes: int, edges: int, depth: int):
+    world = World(seed, nodes, edges, depth)
+    driver = Driver(world.ontology.text())
     try:
-        driver.load(graph)
-        driver.home.default.state.replan()
-        for query in asked:
-            note(query.text())
-            check(driver, query, graph)
+        driver.load(world.graph)
+        driver.home.default.state.replan()  # with the sizes as they are now
+        for query in world.asked:
+            check(driver, query, world.graph)
         driver.validate()
     finally:
         driver.close()
 
 
-@given(worlds(), st.data())
+@given(**SIZES, split=st.integers(0, 12), touched=st.integers(0, 5))
 @SEARCH
 def test_a_graph_with_the_writes_of_a_transaction_over_it(
-    world: tuple[OntologyModel, ModelGraph, list[QueryModel]], data: st.DataObject
+    seed: int, nodes: int, edges: int, depth: int, split: int, touched: int
 ):
-    """Half of the graph is committed, the rest written in a transaction, which also changes and deletes."""
-    ontology, graph, asked = world
-    driver = Driver(ontology.text(), sessions=2)
+    """A part of the graph is committed, the rest written in a transaction, which also changes and deletes."""
+    world = World(seed, nodes, edges, depth)
+    items = list(world.graph.items.values())
+    committed = ModelGraph(world.ontology, {item.key: item for item in items[:split]})
+    rest = ModelGraph(world.ontology, {item.key: item for item in items[split:]})
+    driver = Driver(world.ontology.text(), sessions=2)
     try:
-        split = data.draw(st.integers(0, len(graph.items)), label="committed")
-        keys = list(graph.items)
-        driver.load(ModelGraph(ontology, {k: graph.items[k] for k in keys[:split]}))
-        committed = ModelGraph(ontology, {k: graph.items[k] for k in keys[:split]})
-        transaction = ModelTransaction(committed)
+        driver.load(committed)
         driver.run("BEGIN")
-        driver.load(ModelGraph(ontology, {k: graph.items[k] for k in keys[split:]}))
-        for key in keys[split:]:
-            transaction.write(key, graph.items[key])
-        for key in data.draw(st.lists(st.sampled_from(keys), max_size=4) if keys else st.just([]), label="touched"):
-            touch(driver, transaction, key, data.draw(st.none() | st.integers(0, 3)))
-        note("\n".join(map(repr, transaction.view().items.values())))
-        for query in asked:
-            note(query.text())
+        driver.load(rest)
+        transaction = ModelTransaction(committed)
+        for item in rest.items.values():
+            transaction.write(item.key, item)
+        for _ in range(touched if items else 0):
+            touch(driver, transaction, world.random.choice(items).key, small(world.random))
+        for query in world.asked:
             check(driver, query, transaction.view(), session=0)
             check(driver, query, committed, session=1)
     finally:
@@ -126,20 +132,20 @@ def seen(graph: ModelGraph) -> ModelGraph:
             visible[item.key] = _masked(item)
     for _ in range(2):  # edges about edges are seen after those
         for item in graph.items.values():
-            if item.targets is not None and all(target in visible for target in item.targets):
-                if not (item.type == "e1" and item.values["w"] == 3):
-                    visible[item.key] = _masked(item)
+            denied = item.type == "e1" and item.values["w"] == 3
+            if item.targets is not None and not denied and all(t in visible for t in item.targets):
+                visible[item.key] = _masked(item)
     return ModelGraph(graph.ontology, visible)
 
 
 def _node_seen(item: Item, graph: ModelGraph) -> bool:
     values = item.values
     if item.type == "D":
-        return values["n"] != 1
+        return bool(values["n"] != 1)
     flagged = any(edge.targets == (item.key,) for edge in graph.edges("flag"))
     if (item.type == "C" and values["i"] == 1) or (flagged and values["n"] == 0):
         return False
-    return values["n"] != 2
+    return bool(values["n"] != 2)
 
 
 def _masked(item: Item) -> Item:
@@ -150,27 +156,24 @@ def _masked(item: Item) -> Item:
         hidden.add("i")
     if item.type == "e0" and item.values["w"] == 2:
         hidden.add("w")
-    return Item(item.key, item.type, {n: None if n in hidden else v for n, v in item.values.items()}, item.targets)
+    return Item(
+        item.key, item.type, {n: None if n in hidden else v for n, v in item.values.items()}, item.targets
+    )
 
 
-@given(worlds(), st.booleans())
+@given(**SIZES, in_transaction=st.booleans())
 @SEARCH
-def test_a_graph_behind_policies(
-    world: tuple[OntologyModel, ModelGraph, list[QueryModel]], in_transaction: bool
-):
-    ontology, graph, asked = world
-    driver = Driver(ontology.text() + "node Actor\n" + POLICIES)
+def test_a_graph_behind_policies(seed: int, nodes: int, edges: int, depth: int, in_transaction: bool):
+    world = World(seed, nodes, edges, depth)
+    driver = Driver(world.ontology.text() + "\nnode Actor\n" + POLICIES)
     try:
         driver.run("SPAWN actor: Actor")
         actor = driver.sessions[0].bindings["actor"]
         if in_transaction:
             driver.run("BEGIN")
-        driver.load(graph)
+        driver.load(world.graph)
         driver.run("BEGIN SESSION AS #$actor", {"actor": actor})
-        expected = seen(graph)
-        note("\n".join(map(repr, expected.items.values())))
-        for query in asked:
-            note(query.text())
-            check(driver, query, expected)
+        for query in world.asked:
+            check(driver, query, seen(world.graph))
     finally:
         driver.close()

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings, HealthCheck
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
-from tests.properties.watch_cases import Case, cases
-from tests.properties.watch_oracle import Oracle
+from tests.conftest import SOAK
+from tests.properties.watch_cases import Case, case_of, cases
+from tests.properties.watch_oracle import Oracle, shortest
+
+BY_NUMBER = 100_000 if SOAK else 450
+BY_STRUCTURE = 10_000 if SOAK else 80
+NUMBERS = st.integers(0, 2**64 - 1)
+POLICIES = pytest.mark.parametrize("policies", [False, True], ids=["no-policies", "policies"])
 
 
-@settings(max_examples=300)
-@given(cases())
-def test_events_amount_to_a_fresh_match(case: Case) -> None:
-    Oracle(case).run()
+def _fails(case: Case) -> bool:
+    try:
+        Oracle.try_case(case)
+    except Exception:  # noqa: BLE001 - whatever goes wrong is what is looked for
+        return True
+    return False
+
+
+@POLICIES
+@settings(max_examples=BY_NUMBER, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(NUMBERS)
+def test_events_amount_to_a_fresh_match(policies: bool, number: int) -> None:
+    """Cases by number: as large as they come. A case that fails is cut down here; its number is printed as well."""
+    case = case_of(number, policies=policies)
+    try:
+        Oracle.try_case(case)
+    except Exception as error:
+        raise AssertionError(f"case_of({number}): {error}\n{shortest(case, _fails)}") from error
+
+
+@settings(max_examples=BY_STRUCTURE)
+@given(cases(policies=False) | cases(policies=True))
+def test_small_cases(case: Case) -> None:
+    """Cases that Hypothesis builds up and shrinks."""
+    Oracle.try_case(case)

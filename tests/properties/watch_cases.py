@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from tests.properties.watch_ontologies import VALUES, Choices, Ontology, draw_on
 from tests.properties.watch_patterns import Named
 from tests.properties.watch_queries import Query, draw_query
 
-__all__ = ["Case", "Do", "Follow", "Manage", "Step", "cases"]
+__all__ = ["WRITERS", "Case", "Do", "Follow", "Manage", "Step", "case_of", "cases"]
 
 WRITERS = 2
 """Sessions that write, each with its own transaction."""
@@ -34,6 +35,7 @@ class Do:
 class Follow:
     """A new watch, of the system context or of an actor."""
 
+    number: int
     query: Query
     values: tuple[Any, ...]
     actor: str | None
@@ -45,7 +47,8 @@ class Follow:
         return self.query.watch_text(self.values, "buffer: 1000000", *initial)
 
     def __str__(self) -> str:
-        return f"{self.actor or 'system'}: {self.text()}  {self.query.parameters(self.values) or ''}"
+        given = self.query.parameters(self.values)
+        return f"{self.actor or 'system'}, watch {self.number}: {self.text()}  {given or ''}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Manage:
     watch: int
 
     def __str__(self) -> str:
-        return f"{self.operation} the watch number {self.watch}"
+        return f"{self.operation} watch {self.watch}"
 
 
 Step = Do | Follow | Manage
@@ -72,9 +75,14 @@ class Case:
 
 
 @st.composite
-def cases(draw: Callable[[st.SearchStrategy[Any]], Any], *, policies: bool = False) -> Case:
-    choices = Choices(draw)
-    return _Author(choices, policies=policies).case()
+def cases(draw: Callable[[st.SearchStrategy[Any]], Any], *, policies: bool) -> Case:
+    """Cases that shrink well, and so begin small."""
+    return _Author(Choices(lambda low, high: draw(st.integers(low, high))), policies=policies).case()
+
+
+def case_of(seed: int, *, policies: bool) -> Case:
+    """The case of a number: larger at once, and quicker to make."""
+    return _Author(Choices(Random(seed).randint), policies=policies).case()
 
 
 class _Author:
@@ -117,7 +125,8 @@ class _Author:
     def follow(self, query: Query) -> None:
         values = tuple(self.choices.one(hole.options) for hole in query.holes)
         actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.chance(10) else None
-        self.steps.append(Follow(query, values, actor, initial=not self.choices.chance(10)))
+        initial = not self.choices.chance(10)
+        self.steps.append(Follow(self.watches, query, values, actor, initial))
         self.watches += 1
 
     def step(self) -> None:
@@ -168,14 +177,14 @@ class _Author:
                 return self.spawn()
             case "link":
                 return self.link()
-            case "unlink" if (edges := self._edges()):
+            case "unlink" if edges := self._edges():
                 name = self.choices.one(edges)
                 if self.choices.chance(15):
                     kind = self.ontology.edge(self.alive[name])
                     return f"UNLINK {kind.name}({', '.join('_' for _ in kind.parameters)})"
                 self.alive.pop(name)
                 return f"UNLINK #{name}"
-            case "kill" if (nodes := self._nodes()):
+            case "kill" if nodes := self._nodes():
                 name = self.choices.one(nodes)
                 self.alive.pop(name)
                 return f"KILL #{name}{self.choices.one(('', '', ' CASCADE', ' NO CASCADE'))}"
@@ -244,7 +253,9 @@ class _Author:
             case "kill":
                 return f"MATCH x: {kind} WHERE x.n = {value} AND NOT EXISTS(flagged: {kind} WHERE flagged = x AND x.s = null) KILL x"
             case "link":
-                edge = self.choices.one([e for e in self.ontology.edges if len(e.parameters) == 2 and e.name != "on"])
+                edge = self.choices.one(
+                    [e for e in self.ontology.edges if len(e.parameters) == 2 and e.name != "on"]
+                )
                 first, second = edge.parameters
                 return f"MATCH x: {first}, y: {second} WHERE x.n = {value} AND y.s = {self._value('String')} LINK {edge.name}(x, y)"
             case "move":

@@ -24,7 +24,13 @@ def _who(value: Any) -> Any:
     """What tells a value from others: of an element its id, in a row as in its frozen form."""
     if isinstance(value, tuple) and value and value[0] and value[0][0] == "id":
         return value[0][1]
-    return frozen(value["id"]) if isinstance(value, Mapping) else value if isinstance(value, tuple) else frozen(value)
+    return (
+        frozen(value["id"])
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, tuple)
+        else frozen(value)
+    )
 
 
 class Fold:

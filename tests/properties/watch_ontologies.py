@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
-
 __all__ = ["VALUES", "Choices", "EdgeKind", "NodeKind", "Ontology", "draw_ontology", "literal"]
 
 T = TypeVar("T")
@@ -16,11 +14,12 @@ T = TypeVar("T")
 class Choices:
     """What a generator is told to choose. The first option is the plainest: examples shrink towards it."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
-        self._draw = draw
+    def __init__(self, number: Callable[[int, int], int]) -> None:
+        self._number = number
 
     def number(self, low: int, high: int) -> int:
-        return low if low >= high else int(self._draw(st.integers(low, high)))
+        """One of them, the bounds included."""
+        return low if low >= high else self._number(low, high)
 
     def one(self, options: Sequence[T]) -> T:
         return options[self.number(0, len(options) - 1)]
@@ -133,9 +132,7 @@ class Ontology:
             return tuple(kind.name for kind in self.edges) if inner == "any" else (inner,)
         if any(kind.name == name for kind in self.edges):
             return (name,)
-        return tuple(
-            kind.name for kind in self.nodes if not kind.abstract and name in self.above(kind.name)
-        )
+        return tuple(kind.name for kind in self.nodes if not kind.abstract and name in self.above(kind.name))
 
     def attributes(self, name: str) -> dict[str, str]:
         """Attributes that an element of a concrete type has, with their types."""
@@ -190,7 +187,12 @@ def _with_attributes(choices: Choices, kinds: list[NodeKind]) -> list[NodeKind]:
             owned[kind.name].append(("s", "String", choices.one(("", " [indexed]"))))
         if "n" not in known:
             owned[kind.name].append(("n", "Int", choices.one(("", " [indexed]"))))
-        more = {"r": (choices.one(kinds).name, ""), "f": ("Float", ""), "b": ("Bool", ""), "k": ("String", " [unique]")}
+        more = {
+            "r": (choices.one(kinds).name, ""),
+            "f": ("Float", ""),
+            "b": ("Bool", ""),
+            "k": ("String", " [unique]"),
+        }
         for name in choices.some([name for name in more if not _declared(owned, name)], 2):
             owned[kind.name].append((name, *more[name]))
     return [NodeKind(k.name, k.parents, k.abstract, tuple(owned[k.name])) for k in kinds]
@@ -221,7 +223,14 @@ def _edges(choices: Choices, nodes: tuple[NodeKind, ...]) -> tuple[EdgeKind, ...
 
 def _modifiers(choices: Choices) -> tuple[str, ...]:
     return choices.one(
-        ((), ("on_kill_source: cascade",), ("on_kill_target: cascade",), ("unique",), ("no_self",), ("acyclic",))
+        (
+            (),
+            ("on_kill_source: cascade",),
+            ("on_kill_target: cascade",),
+            ("unique",),
+            ("no_self",),
+            ("acyclic",),
+        )
     )
 
 
@@ -233,7 +242,7 @@ def _rules(choices: Choices, ontology: Ontology) -> list[str]:
         f'rule r0: x: {choices.one(kinds)} WHERE x.n = 3 => SET x.s = "c"',
         f"rule r1: {edge.name}({targets}) AS e WHERE x0.n = -1 => UNLINK e",
         f'rule r2: x: {choices.one(kinds)} WHERE x.s = "c" AND x.n = 0 => KILL x',
-        f"rule r3: x: {choices.one(kinds)} WHERE x.n = 2 AND x.s = null => SET x.s = \"a\", SET x.n = 1",
+        f'rule r3: x: {choices.one(kinds)} WHERE x.n = 2 AND x.s = null => SET x.s = "a", SET x.n = 1',
     ]
     return choices.some(every, 2)
 
@@ -284,7 +293,7 @@ def _linked(choices: Choices, ontology: Ontology, kind: str) -> str:
     edges = [
         edge.name
         for edge in ontology.edges
-        if len(edge.parameters) == 2
+        if len(edge.parameters) == 2 and edge.name != "on"
         if set(ontology.concrete(edge.parameters[1])) & set(ontology.concrete(kind))
     ]
     if not edges:

@@ -99,7 +99,9 @@ class PatternWriter:
 
     def element(self, *, first: bool) -> str:
         related = not first or self.outer is not None
-        form = self.choices.weighed(node=5 if first else 2, edge=9 if related else 5, path=2, edge_node=1, any_edge=1)
+        form = self.choices.weighed(
+            node=5 if first else 2, edge=9 if related else 5, path=2, edge_node=1, any_edge=1
+        )
         match form:
             case "node":
                 return self.node()
@@ -162,7 +164,7 @@ class PatternWriter:
         known = [variable for variable in self.variables if variable.concrete & fitting]
         named = tuple(Reference(name) for name, kind in self.named.items() if kind in fitting)
         form = self.choices.weighed(
-            known=9 if known else 0, fresh=9, wild=3, constant=2 if named else 0, actor=1 if self.depth else 0
+            known=9 if known else 0, fresh=9, wild=3, constant=2 if named else 0, actor=1
         )
         match form:
             case "known":
@@ -277,7 +279,7 @@ class PatternWriter:
             case "same" if len(nodes) > 1:
                 first, second = self.choices.one(nodes), self.choices.one(nodes)
                 return f"{first.name} {self.choices.one(('!=', '='))} {second.name}"
-            case "refers" if (references := self.references()):
+            case "refers" if references := self.references():
                 return self.choices.one(references)
             case "is_one" if nodes and self.named:
                 named = tuple(Reference(name) for name in self.named)

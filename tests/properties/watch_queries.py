@@ -97,7 +97,17 @@ def _value(writer: PatternWriter) -> str:
     scalars, numbers = writer.readable(*VALUES), writer.readable("Int")
     followed, texts = writer.followed(), writer.readable("String")
     form = choices.weighed(
-        attribute=6, element=4, sum=2, text=1, test=1, followed=2, count=1, collect=1, exists=1, type=1, refers=1
+        attribute=6,
+        element=4,
+        sum=2,
+        text=1,
+        test=1,
+        followed=2,
+        count=1,
+        collect=1,
+        exists=1,
+        type=1,
+        refers=1,
     )
     match form:
         case "attribute" if scalars:
@@ -119,7 +129,7 @@ def _value(writer: PatternWriter) -> str:
             return writer.exists()
         case "type" if writer.own:
             return f"{choices.one(writer.own).name}._type"
-        case "refers" if (references := [t for t, kind in writer.readable() if kind not in VALUES]):
+        case "refers" if references := [t for t, kind in writer.readable() if kind not in VALUES]:
             return choices.one(references)
     return choices.one(writer.own).name if writer.own else "1"
 
@@ -136,9 +146,9 @@ def _key(writer: PatternWriter) -> str:
     scalars = writer.readable("String", "Int", "Bool")
     form = choices.weighed(attribute=5, element=2, followed=1, sum=1, count=1)
     match form:
-        case "followed" if (followed := writer.followed()):
+        case "followed" if followed := writer.followed():
             return choices.one(followed)[0]
-        case "sum" if (numbers := writer.readable("Int")):
+        case "sum" if numbers := writer.readable("Int"):
             return f"{choices.one(numbers)[0]} + {choices.one(('1', writer.hole((1, 2))))}"
         case "count":
             return writer.count()

@@ -74,9 +74,8 @@ def _inner(prepared: Prepared) -> ast.Statement:
     inner = statement.statement
     if not isinstance(inner, EXPLAINED):
         word = type(statement).__name__.upper()
-        raise InvalidStatement(
-            "E1102", f"{word} is for MATCH, SPAWN, KILL, LINK, UNLINK and SET; watches come next"
-        )
+        also = "; EXPLAIN for WATCH, too" if word == "PROFILE" else " and WATCH"
+        raise InvalidStatement("E1102", f"{word} is for MATCH, SPAWN, KILL, LINK, UNLINK, SET{also}")
     return inner
 
 

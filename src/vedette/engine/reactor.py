@@ -68,10 +68,11 @@ class Reactor:
         except WatchError as error:
             if error.code != "E8002":
                 raise
-        prepared, _ = self._database.statements.one(text)
-        if not isinstance(prepared.statement, ast.Watch):
-            raise InvalidStatement("E1101", "reactor() takes a WATCH statement")
-        handle = self._session.watch(reliable(text, prepared.statement), dict(params))
+        parsed = self._database.statements.parse(text)  # afresh: a cached tree has another text's constants
+        statement = parsed[0].statement if len(parsed) == 1 else None
+        if not isinstance(statement, ast.Watch):
+            raise InvalidStatement("E1101", "reactor() takes one WATCH statement")
+        handle = self._session.watch(reliable(text, statement), dict(params))
         self._database.watching.management.name(self._session, handle.id, handle_name)
         return handle
 

@@ -71,6 +71,11 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     resolver.place = Place(bindings=True)
     actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
     frame.finish()
+    if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
+        raise WatchError(
+            "E8009",
+            "ON MATCH DO acts upon matches; a watch that tells groups or distinct rows has none: make two",
+        )
     if order and returns is not None and returns.aggregates:
         raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
     resolved = ResolvedWatch(

@@ -107,7 +107,9 @@ class WatchHandle:
         if self._news is None:
             self._news = Condition()
             self._watch.details.wake = self._wake
-            gate = self._session.database.gate  # what was worked out before we listened may still wait for the disk
+            gate = (
+                self._session.database.gate
+            )  # what was worked out before we listened may still wait for the disk
             gate.notify(gate.submitted_tick, lambda _: self._wake())
         return self._news
 

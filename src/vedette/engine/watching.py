@@ -6,6 +6,7 @@ A commit's events are worked out while its flush is under way and handed out onl
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Sequence
 from threading import Condition
@@ -20,7 +21,7 @@ from vedette.engine.watch_compile import CompiledWatch, compile_watch
 from vedette.engine.watch_creation import WatchCreation
 from vedette.engine.watch_management import WatchManagement
 from vedette.engine.watch_windows import WatchWindows
-from vedette.errors import WatchError
+from vedette.errors import VedetteError, WatchError
 from vedette.graph.overlay import Overlay
 from vedette.graph.transaction import Transaction
 from vedette.language.affected import Difference
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watching"]
 
+log = logging.getLogger(__name__)
 RETAINED_EVENTS = 10_000
 """How many events can still be read as `_WatchEvent` after they were handed out."""
 
@@ -95,7 +97,7 @@ class Watching:
 
     def put_sight(self, watch: Watch, context: Context) -> None:
         """The actor's eyes, as they are now: rights are judged anew at every commit."""
-        if not watch.shape.guarded:
+        if not watch.shape.guarded or watch.actor is None:
             return
         state = self.database.state
         own = Context(
@@ -132,6 +134,7 @@ class Watching:
             watch = self.hub.watches[number]
             watch.details.result = rows
             tell_anew(watch, self.own_context(watch, self.database.state.graph), told)
+            self.count_anew(watch)
         self.settle(told, 0)
 
     def reloaded(self) -> None:
@@ -142,8 +145,14 @@ class Watching:
                 continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
-            if watch.shape.strategy != "rows":
-                self.creation.start_counting(watch, self.own_context(watch, state.graph))
+            self.count_anew(watch)
+
+    def count_anew(self, watch: Watch) -> None:
+        """Take up the state as it is now, without telling: what a counting watch keeps is made from it."""
+        if watch.shape.strategy != "rows":
+            self.creation.start_counting(watch, self.own_context(watch, self.database.state.graph))
+        elif watch.has_details:
+            watch.details.result = None
 
     # --- telling ----------------------------------------------------------------------------------------------
 
@@ -185,6 +194,8 @@ class Watching:
         """After telling: overflows end their watches, triggers are queued, owners are woken when it is durable."""
         for watch, events in Counter(told.overflowed).items():
             self._overflow(watch, events)
+        for watch, error in told.failed.values():
+            self._fail(watch, error)
         if told.triggers:
             self.triggers.add(told.triggers, told.sequence, depth)
         waking = []
@@ -214,6 +225,17 @@ class Watching:
             if watch.details.wake is not None:
                 watch.details.wake()
         self.holding.clear()
+
+    def _fail(self, watch: Watch, error: VedetteError) -> None:
+        """A division by zero and the like: MATCH would raise, the watch ends and says why. The commit stands."""
+        watch.details.report(error)
+        self.management.end(watch, WatchEventKind.FAIL)
+        log.warning(
+            "Watch %s cannot be evaluated any more: %s",
+            self.id_of(watch),
+            error,
+            extra={"action": "watch.failed", "watch": self.id_of(watch), "code": error.code},
+        )
 
     def _overflow(self, watch: Watch, events: int) -> None:
         text = "Buffer full and on_full: error configured; watch cancelled"

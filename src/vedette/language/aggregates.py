@@ -15,7 +15,7 @@ from vedette.errors import QueryError
 from vedette.language.context import Row
 from vedette.language.dynamic import distinct_key
 from vedette.language.resolved import AggregateCall
-from vedette.values import wrap_int
+from vedette.values import is_nan, wrap_int
 
 __all__ = [
     "DEFAULT_COLLECT_LIMIT",
@@ -129,6 +129,8 @@ class _Average(_Sum):
 
 
 class _Extreme:
+    """MIN and MAX. NaN contaminates, as it does in min(a, b): the order of the values must not matter."""
+
     __slots__ = ("best", "better")
 
     def __init__(self, better: Callable[[Any, Any], bool]) -> None:
@@ -136,7 +138,7 @@ class _Extreme:
         self.best: Any = None
 
     def add(self, value: Any) -> None:
-        if self.best is None or self.better(value, self.best):
+        if self.best is None or is_nan(value) or self.better(value, self.best):
             self.best = value
 
     def result(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from vedette.element import Element
 from vedette.errors import QueryError
 from vedette.language.kinds import kind_of
+from vedette.values import is_nan
 
 __all__ = ["comparison", "distinct_key", "equal"]
 
@@ -54,6 +55,10 @@ def _family(value: Any) -> type:
     return float if isinstance(value, (int, float)) else object
 
 
+_NAN = object()
+"""NaN is not equal to itself, but it is one value all the same where values are counted."""
+
+
 def distinct_key(value: Any) -> Any:
     """A hashable stand-in under which equal values, and only those, meet."""
     kind = type(value)
@@ -63,4 +68,4 @@ def distinct_key(value: Any) -> Any:
         return (bool, value)
     if kind is list:
         return (list, tuple(distinct_key(item) for item in value))
-    return value
+    return _NAN if is_nan(value) else value

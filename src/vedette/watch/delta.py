@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ADDED", "CHANGED", "REMOVED", "Delta"]
+from vedette.values import is_nan
+
+__all__ = ["ADDED", "CHANGED", "REMOVED", "Delta", "frozen", "same"]
 
 ADDED = "added"
 REMOVED = "removed"
@@ -41,3 +43,23 @@ class Delta:
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.match}>"
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether a reader would call two values equal: 1, 1.0 and true are not, NaN is what it was."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, dict):
+        return old.keys() == new.keys() and all(same(value, new[name]) for name, value in old.items())
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(same, old, new))
+    return bool(old == new) or (is_nan(old) and is_nan(new))
+
+
+def frozen(value: Any) -> Any:
+    """A hashable form of a row or value; two of them are equal if the rows are the `same`."""
+    if isinstance(value, dict):
+        return tuple([(name, frozen(part)) for name, part in value.items()])
+    if isinstance(value, list):
+        return ("list", *map(frozen, value))
+    return (type(value).__name__, "nan" if is_nan(value) else value)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vedette.element import View
+from vedette.errors import VedetteError
 from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
 from vedette.watch.shape import WatchShape
 from vedette.watch.watch import Watch
 
@@ -20,6 +21,8 @@ __all__ = ["Moment", "Scene", "candidates", "own_row", "shape_matches", "tell_sh
 
 Moment = Callable[[], Any]
 Push = Callable[[Watch, Delta, "Row | None"], None]
+Fail = Callable[[Watch, VedetteError], None]
+"""Told about a watch whose conditions or projections cannot be evaluated."""
 SightOf = Callable[[Watch, Context], None]
 """Puts the eyes of the watch's actor before a context's view."""
 
@@ -50,10 +53,12 @@ class Scene:
         return known
 
 
-def tell_shape(shape: WatchShape, changes: Sequence[Difference], scene: Scene, push: Push) -> None:
+def tell_shape(
+    shape: WatchShape, changes: Sequence[Difference], scene: Scene, push: Push, fail: Fail
+) -> None:
     """Find what the changes mean for every watch of the shape."""
     for identity, before, after in shape_matches(shape, changes, scene):
-        _tell(shape, identity, before, after, scene, push)
+        _tell(shape, identity, before, after, scene, push, fail)
 
 
 def shape_matches(
@@ -112,7 +117,13 @@ def _row(shape: WatchShape, context: Context, slot: int, element: Any) -> Row | 
 
 
 def _tell(
-    shape: WatchShape, identity: Any, before: Row | None, after: Row | None, scene: Scene, push: Push
+    shape: WatchShape,
+    identity: Any,
+    before: Row | None,
+    after: Row | None,
+    scene: Scene,
+    push: Push,
+    fail: Fail,
 ) -> None:
     was = {watch.number: watch for watch in candidates(shape, before)}
     now = {watch.number: watch for watch in candidates(shape, after)}
@@ -120,7 +131,12 @@ def _tell(
         return
     deltas = _Deltas(shape, identity)
     if shape.private:
-        _tell_each(shape, was, now, before, after, scene, push, deltas)
+        for number, watch in {**was, **now}.items():
+            old, new = before if number in was else None, after if number in now else None
+            try:
+                _tell_one(shape, watch, old, new, scene, push, deltas)
+            except VedetteError as error:
+                fail(watch, error)
         return
     for number, watch in now.items():
         if number in was:
@@ -146,33 +162,30 @@ def watches_of(shape: WatchShape) -> list[Watch]:
     return shape.index.everything()
 
 
-def _tell_each(
+def _tell_one(
     shape: WatchShape,
-    was: dict[int, Watch],
-    now: dict[int, Watch],
+    watch: Watch,
     before: Row | None,
     after: Row | None,
     scene: Scene,
     push: Push,
     shared: _Deltas,
 ) -> None:
-    """Watches with conditions, projections or eyes of their own: each is asked."""
-    for number, watch in {**was, **now}.items():
-        old = own_row(shape, watch, before, scene.own(watch, after=False)) if number in was else None
-        new = own_row(shape, watch, after, scene.own(watch, after=True)) if number in now else None
-        deltas = (
-            shared if not shape.open_projection and watch.actor is None else _Deltas(shape, shared.identity)
-        )
-        if old is None and new is None:
-            continue
-        if old is None:
-            push(watch, deltas.added(new), new)
-        elif new is None:
-            push(watch, deltas.removed(old), old)
-        else:
-            delta = deltas.changed(old, new)
-            if delta is not None:
-                push(watch, delta, new)
+    """A watch with conditions, a projection or eyes of its own is asked."""
+    old = own_row(shape, watch, before, scene.own(watch, after=False))
+    new = own_row(shape, watch, after, scene.own(watch, after=True))
+    if old is None and new is None:
+        return
+    own = shape.open_projection or watch.actor is not None
+    deltas = _Deltas(shape, shared.identity) if own else shared
+    if old is None:
+        push(watch, deltas.added(new), new)
+    elif new is None:
+        push(watch, deltas.removed(old), old)
+    else:
+        delta = deltas.changed(old, new)
+        if delta is not None:
+            push(watch, delta, new)
 
 
 def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) -> Row | None:
@@ -222,13 +235,8 @@ class _Deltas:
         if self._changed is None:
             shape = self.shape
             old, new = shape.projected(before), shape.projected(after)
-            same = old == new and not _differs_in_type(old, new)
+            equal = same(old, new)
             self._changed = (
-                None if same else Delta(CHANGED, new, old, self.identity, shape.order_of(after)),
+                None if equal else Delta(CHANGED, new, old, self.identity, shape.order_of(after)),
             )
         return self._changed[0]
-
-
-def _differs_in_type(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """1 and 1.0 and true are equal to Python, not to a reader."""
-    return any(type(old[name]) is not type(new[name]) for name in new)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from vedette.language.aggregates import exact_average, exact_sum
 from vedette.language.dynamic import distinct_key
 from vedette.language.resolved import AggregateCall
+from vedette.values import is_nan
 
 __all__ = ["MAINTAINED", "Contribution", "Groups", "maintained"]
 
@@ -78,6 +79,10 @@ class _Total:
         return exact_sum(self._total, odd, floats=self._floats > 0)
 
 
+_NAN = object()
+"""Stands for every NaN: one of them makes the result NaN, however many there are."""
+
+
 class _Extreme:
     __slots__ = ("_pick", "_values")
 
@@ -86,12 +91,15 @@ class _Extreme:
         self._values: Counter[Any] = Counter()
 
     def change(self, value: Any, times: int) -> None:
-        self._values[value] += times
-        if not self._values[value]:
-            del self._values[value]
+        key = _NAN if is_nan(value) else value
+        self._values[key] += times
+        if not self._values[key]:
+            del self._values[key]
 
     def result(self) -> Any:
-        return self._pick(self._values) if self._values else None
+        if not self._values:
+            return None
+        return math.nan if _NAN in self._values else self._pick(self._values)
 
 
 class _Distinct:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from vedette.errors import VedetteError
 from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
 from vedette.values import timestamp_from_ms
 from vedette.watch.buffer import Outcome
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen, same
 from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
@@ -29,6 +30,8 @@ class Told:
         self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
         self.watches: dict[int, Watch] = {}
         self.overflowed: list[Watch] = []
+        self.failed: dict[int, tuple[Watch, VedetteError]] = {}
+        """Watches that could not be evaluated, with the reason."""
         self.triggers: list[tuple[Watch, Row]] = []
         self.sample = 0
         """The number of a watch whose events are wanted for a check."""
@@ -54,6 +57,10 @@ class Told:
                 watch.details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
             return
         self.deliver(watch, delta)
+
+    def fail(self, watch: Watch, error: VedetteError) -> None:
+        """What the commit means for the watch cannot be said: the caller ends it."""
+        self.failed.setdefault(watch.number, (watch, error))
 
     def deliver(self, watch: Watch, delta: Delta) -> None:
         """Put the event into the watch's buffer."""
@@ -130,10 +137,9 @@ class WatchHub:
         for shape in shapes:
             match shape.strategy:
                 case "rows":
-                    tell_shape(shape, changes, scene, told.push)
+                    tell_shape(shape, changes, scene, told.push, told.fail)
                 case "reevaluated":
-                    for watch in watches_of(shape):
-                        tell_anew(watch, scene.own(watch, after=True), told)
+                    _tell_all_anew(shape, scene, told)
                 case _:
                     _tell_counted(shape, changes, scene, told)
 
@@ -145,32 +151,44 @@ def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene
     """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
     for identity, before, after in shape_matches(shape, changes, scene):
-        _touch_windows(shape, identity, before, after, scene, told)
+        for watch in candidates(shape, after):
+            if shape.aggregates and watch.details.window is not None:
+                _touch_window(watch, identity, before, after, scene, told)
         for row, sign in ((before, -1), (after, 1)):
             for watch in candidates(shape, row):
                 if watch.details.window is not None and shape.aggregates:
                     continue
-                own = own_row(shape, watch, row, scene.own(watch, after=sign > 0))
-                if own is not None:
-                    _, marked = touched.setdefault(watch.number, (watch, {}))
-                    marked[count_row(watch, own, sign)] = None
+                try:
+                    own = own_row(shape, watch, row, scene.own(watch, after=sign > 0))
+                    if own is not None:
+                        _, marked = touched.setdefault(watch.number, (watch, {}))
+                        marked[count_row(watch, own, sign)] = None
+                except VedetteError as error:
+                    told.fail(watch, error)
     for watch, marked in touched.values():
-        for delta in counted_deltas(watch, marked, scene.own(watch, after=True)):
+        _tell_counts(watch, marked, scene.own(watch, after=True), told)
+
+
+def _tell_counts(watch: Watch, marked: Iterable[Any], context: Context, told: Told) -> None:
+    try:
+        for delta in counted_deltas(watch, marked, context):
             told.push(watch, delta, None)
+    except VedetteError as error:
+        told.fail(watch, error)
 
 
-def _touch_windows(
-    shape: WatchShape, identity: Any, before: Row | None, after: Row | None, scene: Scene, told: Told
+def _touch_window(
+    watch: Watch, identity: Any, before: Row | None, after: Row | None, scene: Scene, told: Told
 ) -> None:
     """Sliding windows over aggregates count the matches that were added or changed."""
-    for watch in candidates(shape, after):
-        window = watch.details.window
-        if window is None or not shape.aggregates:
-            continue
+    shape = watch.shape
+    try:
         new = own_row(shape, watch, after, scene.own(watch, after=True))
         old = own_row(shape, watch, before, scene.own(watch, after=False))
         if new is not None and (old is None or shape.contribution(old) != shape.contribution(new)):
-            window.touch(identity, timestamp_from_ms(told.now_ms))
+            watch.details.window.touch(identity, timestamp_from_ms(told.now_ms))
+    except VedetteError as error:
+        told.fail(watch, error)
 
 
 def count_row(watch: Watch, row: Row, sign: int) -> Any:
@@ -179,7 +197,7 @@ def count_row(watch: Watch, row: Row, sign: int) -> Any:
     if shape.strategy == "groups":
         return details.start_groups(shape).change(shape.contribution(row), sign)
     projected = shape.projected(row)
-    identity = _frozen(projected)
+    identity = frozen(projected)
     details.rows[identity] = details.rows.get(identity, 0) + sign
     if sign > 0 or identity not in details.last_rows:
         details.last_rows.setdefault(identity, projected)
@@ -224,17 +242,8 @@ def _difference(identity: Any, old: dict[str, Any] | None, new: dict[str, Any] |
         yield Delta(ADDED, new, None, identity)
     elif new is None and old is not None:
         yield Delta(REMOVED, old, None, identity)
-    elif new is not None and old is not None and _frozen(old) != _frozen(new):
+    elif new is not None and old is not None and not same(old, new):
         yield Delta(CHANGED, new, old, identity)
-
-
-def _frozen(row: Any) -> Any:
-    """A hashable form of a projected row in which 1, 1.0 and true differ."""
-    if isinstance(row, dict):
-        return tuple((name, _frozen(value)) for name, value in row.items())
-    if isinstance(row, list):
-        return ("list", *map(_frozen, row))
-    return (type(row).__name__, row)
 
 
 # --- evaluated anew ---------------------------------------------------------------------------------------------
@@ -246,9 +255,17 @@ def evaluate(watch: Watch, context: Context) -> dict[Any, dict[str, Any]]:
     rows = shape.query.run(context)
     if not shape.aggregates:
         found = {shape.matches.key(row): shape.projected(row) for row in rows}
-        return {_frozen(row): row for row in found.values()} if shape.distinct else found
+        return {frozen(row): row for row in found.values()} if shape.distinct else found
     assert shape.returns is not None
     return shape.grouped(rows, context)
+
+
+def _tell_all_anew(shape: WatchShape, scene: Scene, told: Told) -> None:
+    for watch in watches_of(shape):
+        try:
+            tell_anew(watch, scene.own(watch, after=True), told)
+        except VedetteError as error:
+            told.fail(watch, error)
 
 
 def tell_anew(watch: Watch, context: Context, told: Told) -> None:
@@ -256,9 +273,11 @@ def tell_anew(watch: Watch, context: Context, told: Told) -> None:
     details = watch.details
     old, new = details.result or {}, evaluate(watch, context)
     details.result = new
+    acting = details.actions is not None
+    matches = {watch.shape.matches.key(m): m for m in watch.shape.query.run(context)} if acting else {}
     for identity, row in new.items():
         for delta in _difference(identity, old.get(identity), row):
-            told.push(watch, delta, None)
+            told.push(watch, delta, matches.get(identity))
     for identity, row in old.items():
         if identity not in new:
             told.push(watch, Delta(REMOVED, row, None, identity), None)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+from vedette.values import is_nan
+
 __all__ = ["KeyIndex", "Keyed", "RangeList"]
 
 
@@ -93,12 +95,12 @@ class KeyIndex(Generic[Item]):
             del self._entries[key]
 
     def find(self, key: Any, value: Any) -> Iterable[Item]:
-        """Watches under the key whose range condition holds for `value` (a null value satisfies none)."""
+        """Watches under the key whose range condition holds for `value` (null and NaN satisfy none)."""
         held = self._entries.get(key)
         if held is None:
             return ()
         if self._op is not None:
-            return held.matching(self._op, value) if value is not None else ()
+            return held.matching(self._op, value) if value is not None and not is_nan(value) else ()
         if type(held) is dict:
             return held.values()
         return (held,)

@@ -18,8 +18,9 @@ from vedette.language.compile_steps import PatternChains, turnable_pairs
 from vedette.language.dynamic import distinct_key
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
-from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern
+from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern, can_fail
 from vedette.language.statements import Watch
+from vedette.values import is_nan
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
 from vedette.watch.resolver import Capture
@@ -29,6 +30,8 @@ __all__ = ["ResolvedWatch", "WatchShape", "evaluated"]
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _HASHABLE = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
 _RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
+_NEVER = object()
+"""The key of a watch that compares with NaN: nothing is equal to it, above or below."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
 
 
@@ -66,8 +69,9 @@ class WatchShape:
         self.schema = context.schema
         self.size = watch.size
         closed = tuple(c for c in watch.pattern.where if not _is_open(c) and _prunes(c, guarded, masked))
-        opened = [c for c in watch.pattern.where if c not in closed]
+        opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_fail)
         self.keys, self.range, self.residual = _split(opened, masked)
+        self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
         chains = PatternChains(context)
         self.key_closures = [chains.id(side) for side, _ in self.keys]
@@ -98,7 +102,8 @@ class WatchShape:
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
         self.guarded = guarded
         """Watches of actors while policies exist: each match is judged with the actor's eyes."""
-        self.private = bool(self.residual) or self.open_projection or guarded or self.turnable
+        risky = any(map(can_fail, evaluated(watch.returns, watch.order)))
+        self.private = bool(self.residual) or self.open_projection or guarded or self.turnable or risky
         """Whether watches found by key must each be asked."""
         self.verify = self._verifier(chains) if guarded or self.turnable else self.matches
         self.single = self._single_element(looked_at, closed)
@@ -141,6 +146,8 @@ class WatchShape:
 
     def key_of(self, constants: Sequence[Any]) -> Any:
         """The key under which a watch with these constants stands."""
+        if any(is_nan(constants[index]) for index in self._compared):
+            return _NEVER
         if len(self.keys) == 1:
             return constants[self.keys[0][1]]
         return tuple([constants[index] for _, index in self.keys])
@@ -289,7 +296,7 @@ def _split(
     residual: list[Condition] = []
     for condition in opened:
         sides = _sides(condition)
-        if sides is None or _reads(condition, masked):
+        if sides is None or can_fail(condition) or _reads(condition, masked):
             residual.append(condition)
             continue
         side, op, constant = sides
@@ -311,7 +318,12 @@ def _reads(condition: Condition, attributes: frozenset[str]) -> bool:
 
 
 def _prunes(condition: Condition, guarded: bool, masked: frozenset[str]) -> bool:
-    """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it."""
+    """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it.
+
+    What may raise is left for last and for each watch alone: conditions before it may guard against that.
+    """
+    if can_fail(condition):
+        return False
     if not guarded:
         return True
     return not _reads(condition, masked) and not any(map(_looks_further, resolved.subexpressions(condition)))

@@ -8,7 +8,7 @@ on what is already so, CANCEL always; whatever else is asked of a cancelled watc
      active ───────▶ paused ─────────────────▶ cancelled
         ▲  ◀─────────  │                          ▲
         │    resume    │                          │
-        └── resume     └── pause        cancel, overflow
+        └── resume     └── pause        cancel, overflow, fail
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class WatchEventKind(StrEnum):
     RESUME = "resume"
     CANCEL = "cancel"
     OVERFLOW = "overflow"
+    FAIL = "fail"
     ALTER = "alter"
 
 
@@ -43,6 +44,8 @@ TRANSITIONS: Mapping[tuple[WatchStatus, WatchEventKind], WatchStatus] = {
     (WatchStatus.CANCELLED, WatchEventKind.CANCEL): WatchStatus.CANCELLED,
     (WatchStatus.ACTIVE, WatchEventKind.OVERFLOW): WatchStatus.CANCELLED,
     (WatchStatus.PAUSED, WatchEventKind.OVERFLOW): WatchStatus.CANCELLED,
+    (WatchStatus.ACTIVE, WatchEventKind.FAIL): WatchStatus.CANCELLED,
+    (WatchStatus.PAUSED, WatchEventKind.FAIL): WatchStatus.CANCELLED,
     (WatchStatus.ACTIVE, WatchEventKind.ALTER): WatchStatus.ACTIVE,
     (WatchStatus.PAUSED, WatchEventKind.ALTER): WatchStatus.PAUSED,
 }

@@ -179,3 +179,17 @@ added 3
 ! E2008
 > MATCH s: _Watch RETURN COUNT(*)
 0
+
+=== seed.modes, 2.6.1 | events are told by column, so columns have names of their own
+.watches one element
+.given tasks
+> WATCH t: Task RETURN t.n + 1, t.n + 2
+! E2005 AS
+> WATCH t: Task RETURN COUNT(t WHERE t.n > 1), COUNT(t WHERE t.n > 2)
+! E2005 COUNT
+> w = WATCH t: Task RETURN t.n + 1 AS a, t.n + 2 AS b, t.n, t.n
+.told w
+initial (nothing)
+> SPAWN t: Task { n = 1 }
+.told w
+added 2 | 3 | 1

@@ -85,3 +85,14 @@ rows: 10
 ! E8009
 > EXPLAIN WATCH t: Nothing RETURN t
 ! E2001
+
+=== surface.reactor | programs with equal watches, each with its own constants
+.watches one element
+.given tasks
+.reactor done = WATCH t: Task WHERE t.status = "done" [initial: none] RETURN t.title
+.reactor sent = WATCH t: Task WHERE t.status = "sent" [initial: none] RETURN t.title
+> SPAWN a: Task { title = "a", status = "sent" }
+.told done
+(nothing)
+.told sent
+added "a"

@@ -153,3 +153,25 @@ added "a"
 > SPAWN a: Task { title = "a" }
 > MATCH n: Notification RETURN COUNT(*)
 0
+
+=== B37, surface.triggers | a reminder for what is overdue, at the next tick
+.watches one element
+.define
+    node Bill { name: String, due: Timestamp }
+    node Reminder { text: String }
+> WATCH b: Bill WHERE b.due < now() ON MATCH DO SPAWN r: Reminder { text = b.name }
+> SPAWN rent: Bill { name = "rent", due = @2024-01-01T00:01:00Z }
+> SPAWN gas: Bill { name = "gas", due = @2024-02-01 }
+.advance 2m
+> TICK
+> TICK
+> MATCH r: Reminder RETURN r.text
+"rent"
+
+=== E8009, surface.triggers | actions are for matches, not for groups
+.watches one element
+.given ops
+> WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN COUNT(*)
+! E8009 ON MATCH DO
+> WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN DISTINCT t.title
+! E8009 ON MATCH DO

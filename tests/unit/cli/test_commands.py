@@ -29,7 +29,7 @@ defined Task
 +-----------------------------------------------------------------------------+---------+-------+
 1 row
 """
-COMMANDS = ["serve", "shell", "run", "define", "parse", "doctor", "config show"]
+COMMANDS = ["serve", "shell", "run", "watch", "define", "parse", "doctor", "config show"]
 
 
 def squeezed(text: str) -> list[str]:

@@ -175,9 +175,9 @@ def test_what_a_watch_is_told_is_shown_after_the_statement(cli: Cli) -> None:
     assert done.exit_code == 0, done.stderr
     assert done.stdout.splitlines() == [
         *["defined Task", "handle w1_1", "todo initial 0 matches"],
-        *["1 created", 'todo added {t.title = "a"}'],
-        *["1 modified", 'todo changed {t.title = "b"} was {t.title = "a"}'],
-        *["ok", "1 modified", "ok", 'todo removed {t.title = "b"}'],
+        *["1 created", 'todo added t.title = "a"'],
+        *["1 modified", 'todo changed t.title = "a" → "b"'],
+        *["ok", "1 modified", "ok", 'todo removed t.title = "b"'],
         *["ok", "1 created"],
     ]
     records = [
@@ -202,11 +202,11 @@ def test_events_of_every_kind_as_lines() -> None:
         type="window", tick=1, position=7, window_start=moment, window_end=moment, events=(inner,), dropped=2
     )
     assert list(event_lines("w", window)) == [
-        "w window 2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z (2 dropped before it)",
-        "  added {n = 1}",
+        "w window (2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z) (2 dropped before it)",
+        "  added n = 1",
     ]
     initial = Event(type="initial", tick=0, position=1, matches=({"n": 1},))
-    assert list(event_lines("w", initial)) == ["w initial 1 match", "  {n = 1}"]
+    assert list(event_lines("w", initial)) == ["w initial 1 match", "  n = 1"]
 
 
 # ---- what is offered

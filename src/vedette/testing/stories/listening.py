@@ -120,11 +120,13 @@ def _payload(event: Event) -> str | None:
 
 def _count(held: _Held, found: Sequence[Event], step: Told) -> str | None:
     """Positions are consecutive; they jump only where an event says how many were dropped."""
-    fresh = [event for event in found if event.position not in held.positions]
-    if len(fresh) != len(found) and not step.again:
-        return f"positions {[e.position for e in found if e.position in held.positions]} were told twice"
-    held.positions.update(event.position for event in fresh)
-    held.dropped += sum(event.dropped for event in fresh)
+    for event in found:
+        if event.position in held.positions:
+            if not step.again:
+                return f"position {event.position} was told twice"
+            continue
+        held.positions.add(event.position)
+        held.dropped += event.dropped
     held.last = found[-1] if found else held.last
     whole = step.limit is None and bool(held.positions)
     if whole and max(held.positions) != len(held.positions) + held.dropped:

@@ -1,0 +1,121 @@
+"""What changes can concern is found from the changes: nothing may be missed, and nothing found that is not there."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from typing import Any
+
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from tests.properties.engine_driver import Driver
+from tests.properties.graph_model import ModelGraph, ModelTransaction
+from tests.properties.ontology_model import random_ontology
+from tests.properties.query_model import ConstraintModel, matches, value_of
+from tests.properties.random_graphs import random_graph
+from tests.properties.random_queries import random_constraint
+from tests.properties.random_writes import random_write
+from vedette.engine.state import GraphState
+from vedette.language.affected import AffectedMatches
+from vedette.language.compile_steps import PatternChains
+from vedette.language.context import Context
+from vedette.language.declarations import ConstraintDeclaration
+from vedette.language.parser import parse_declarations
+from vedette.language.resolve_patterns import PatternResolver
+from vedette.language.scope import Frame, Place, Scope
+
+SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
+SEARCH = settings(
+    max_examples=5_000 if SOAK else 200,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+)
+RULES = 6
+
+Identity = frozenset[tuple[str, int | None]]
+"""A match: the element of each variable."""
+
+
+class Finder:
+    """The engine's side: a pattern and a condition, compiled as constraints and rules compile them."""
+
+    def __init__(self, rule: ConstraintModel, state: GraphState) -> None:
+        source = rule.text("c")
+        (declaration,) = parse_declarations(source)
+        assert isinstance(declaration, ConstraintDeclaration)
+        frame = Frame(state.schema, source)
+        scope = Scope(frame)
+        resolver = PatternResolver(frame, Place(actor=False))
+        pattern = resolver.pattern(declaration.pattern, declaration.where, scope)
+        condition = resolver.condition(declaration.condition, scope)
+        frame.finish()
+        assert condition is not None
+        chains = PatternChains(state.plan_context)
+        self._slots = {name: slot.slot for name, slot in scope.variables.items()}
+        self.matches = AffectedMatches(pattern, (condition,), chains, frame.size)
+
+    def found(self, rows: list[Any], keys: dict[str, int]) -> set[Identity]:
+        return {frozenset((name, keys[row[slot].id]) for name, slot in self._slots.items()) for row in rows}
+
+
+def concerned(
+    rule: ConstraintModel, before: ModelGraph, after: ModelGraph, touched: set[int]
+) -> set[Identity]:
+    """Matches that are new, that hold a changed element, or whose condition has another value now."""
+    known = {
+        _identity(rule, m): value_of(rule.condition, m, before) for m in matches(rule.pattern, {}, before)
+    }
+    found = set()
+    for match in matches(rule.pattern, {}, after):
+        identity = _identity(rule, match)
+        changed = not touched.isdisjoint(key for key in match.values() if key is not None)
+        if identity not in known or changed or known[identity] is not value_of(rule.condition, match, after):
+            found.add(identity)
+    return found
+
+
+def _identity(rule: ConstraintModel, match: dict[str, int | None]) -> Identity:
+    return frozenset((name, match[name]) for name in rule.pattern.variables)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    nodes=st.integers(0, 7),
+    edges=st.integers(0, 14),
+    depth=st.integers(0, 2),
+    writes=st.integers(1, 4),
+)
+@SEARCH
+def test_every_match_that_changes_can_concern_is_found(
+    seed: int, nodes: int, edges: int, depth: int, writes: int
+):
+    random = Random(seed)
+    ontology = random_ontology(random, plain=random.random() < 0.7)
+    before = random_graph(random, ontology, nodes, edges)
+    note(ontology.text())
+    driver = Driver(ontology.text())
+    try:
+        driver.load(before)
+        driver.run("BEGIN")
+        transaction = ModelTransaction(before)
+        for _ in range(writes):
+            note(str(random_write(random, driver, transaction)))
+        opened = driver.sessions[0].transaction
+        assert opened is not None
+        state, changes = driver.home.default.state, opened.transaction.changes()
+        after, keys = transaction.view(), {id: key for key, id in driver.ids.items()}
+        for _ in range(RULES):
+            rule = random_constraint(random, ontology, depth)
+            finder = Finder(rule, state)
+            context = Context(view=opened.transaction.view, now=driver.home.clock.now)
+            found = finder.found(finder.matches.find(context, changes), keys)
+            there = {_identity(rule, match) for match in matches(rule.pattern, {}, after)}
+            missed = concerned(rule, before, after, set(transaction.net())) - found
+            assert not missed, (rule.text("c"), missed, after.items)
+            assert found <= there, (rule.text("c"), found - there, after.items)
+            everything = finder.found(finder.matches.everything(context), keys)
+            assert everything == there, (rule.text("c"), everything, there)
+    finally:
+        driver.close()

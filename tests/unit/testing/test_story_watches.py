@@ -1,0 +1,155 @@
+"""The teller of stories itself: it must notice when a watch is told something else than the story says."""
+
+from __future__ import annotations
+
+import pytest
+
+from vedette.change import Event
+from vedette.testing.clock import START
+from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, tell
+from vedette.testing.stories.events import differ, read_event, show_event
+from vedette.testing.stories.listening import Listening
+from vedette.testing.stories.watch_steps import Told
+
+BEGIN = """\
+=== x | a story
+.define node Task { title: String, n: Int = 0 }
+> w = WATCH t: Task RETURN t.title, t.n
+"""
+ONE = '> SPAWN a: Task { title = "a" }\n'
+
+
+def told(text: str) -> None:
+    (story,) = read_stories(BEGIN + text)
+    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".told w\ninitial (nothing)\n",
+        f'.told w\ninitial (nothing)\n{ONE}.told w\nadded "a" | 0\n',
+        f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (tick 0, position 2)\n',
+        f'{ONE}.told w first 1\ninitial (nothing)\n.told w\nadded "a" | 0\n.told w\n(nothing)\n.errors w\n(nothing)\n',
+        f'{ONE}> SET #a.n = 2\n.told w in order\ninitial (nothing)\nadded "a" | 0\nchanged "a" | 0 -> "a" | 2\n',
+        f"{ONE}> CANCEL WATCH #w\n",
+    ],
+)
+def test_a_story_that_is_true(text: str):
+    told(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{ONE}.told w\ninitial (nothing)\n", 'added "a" | 0'),
+        (".told w\n(nothing)\n", "initial (nothing)"),
+        (f'{ONE}.told w\ninitial (nothing)\nadded "b" | 0\n', 'added "a" | 0'),
+        (f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (tick 7)\n', "tick 7"),
+        (f'{ONE}.told w\ninitial (nothing)\nadded "a" | 0 (dropped 1)\n', "dropped 1"),
+        (f".told w\ninitial (nothing)\n{ONE}", "told more than the story says"),
+        (".told v\n(nothing)\n", "nobody holds a watch 'v'"),
+        (".told w\ninitial (nothing)\n.errors w\nE8005 full\n", "expected the errors"),
+        ("> v = WATCH t: Nothing RETURN t\n", "E2001"),
+        ("> v = WATCH t: Task RETURN t\n! E8009\n", "but it succeeded"),
+        (
+            "> ALTER WATCH #w SET [buffer: 1, on_full: error]\n> MATCH w: _Watch DO CANCEL WATCH w.id\n> SPAWN\n",
+            "",
+        ),
+        (
+            f"> ALTER WATCH #w SET [buffer: 1, on_full: error]\n{ONE}{ONE}",
+            "errors that the story does not mention",
+        ),
+    ],
+)
+def test_a_story_that_is_not_true(text: str, words: str):
+    with pytest.raises(StoryFailed) as caught:
+        told(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".told w\n", "or (nothing)"),
+        (".told\n(nothing)\n", "write `.told watch, watch`"),
+        (".told w\nappeared 1\n", "no event begins with 'appeared'"),
+        (".told w\ninitial\n", "initial (nothing)"),
+        (".errors w\n", "E8005 words"),
+        (".watches everything\n", "one element"),
+        (".limits bob many\n", "two of its own"),
+        (".reactor WATCH t\n", ".reactor name = WATCH"),
+    ],
+)
+def test_a_story_that_cannot_be_read(text: str, words: str):
+    with pytest.raises(StoryFormatError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        told(text)
+
+
+# ---- events
+
+
+def shown(*events: Event):
+    return [show_event(event, {}, START) for event in events]
+
+
+def added(n: int, tick: int, dropped: int = 0) -> Event:
+    return Event(type="added", tick=tick, position=n, match={"n": n}, dropped=dropped)
+
+
+def test_events_of_one_commit_come_in_any_order_unless_it_matters():
+    expected = [read_event(f"added {n}", []) for n in (2, 1, 3)]
+    found = shown(added(1, 5), added(2, 5), added(3, 6))
+    assert differ(expected, found, in_order=False) == []
+    assert len(differ(expected, found, in_order=True)) == 2
+    assert differ(expected, shown(added(1, 5), added(2, 6), added(3, 6)), in_order=False) != []
+
+
+def test_too_few_and_too_many_events_differ():
+    expected = [read_event("added 1", [])]
+    assert len(differ(expected, [], in_order=False)) == 1
+    assert len(differ([], shown(added(1, 5)), in_order=True)) == 1
+
+
+class Scripted:
+    """A watch that tells what it is made to tell."""
+
+    id, status = "w", "active"
+
+    def __init__(self, *events: Event) -> None:
+        self.events = events
+
+    def poll(self, limit: int | None = None) -> tuple[Event, ...]:
+        return self.events[:limit]
+
+    def errors(self) -> list[Exception]:
+        return []
+
+    def ack(self, event: Event) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([added(1, 5), added(3, 5)], "have a gap"),
+        ([added(1, 5), added(1, 5)], "told twice"),
+        ([Event(type="added", tick=1, position=1)], "has the fields []"),
+        ([Event(type="removed", tick=1, position=1, match={}, prev={})], "has the fields ['match', 'prev']"),
+    ],
+)
+def test_what_no_watch_may_tell(events: list[Event], words: str):
+    listening = Listening({})
+    listening.hold("w", Scripted(*events))  # type: ignore[arg-type]
+    expected = tuple(show_event(event, {}, START) for event in events)
+    step = Told(line=1, watches=("w",), events=tuple(read_event(e.head, []) for e in expected))
+    assert words in str(listening.told(step))
+
+
+def test_a_gap_that_is_told_is_none():
+    listening = Listening({})
+    listening.hold("w", Scripted(added(1, 5), added(4, 5, dropped=2)))  # type: ignore[arg-type]
+    step = Told(
+        line=1, watches=("w",), events=(read_event("added 1", []), read_event("added 4 (dropped 2)", []))
+    )
+    assert listening.told(step) is None
