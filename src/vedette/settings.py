@@ -49,7 +49,7 @@ class Settings:
         False, "Check lowest cardinalities at every commit, not only at COMMIT"
     )
     max_statement_characters: int = _setting(1_048_576, "Longest text that is parsed, in characters", low=1)
-    max_statement_work: int = _setting(50_000_000, "Most candidates one statement may look at", low=1)
+    max_statement_work: int = _setting(10_000_000, "Most candidates one statement may look at", low=1)
     statement_slice: int = _setting(
         100_000, "Candidates a reading statement looks at before others get a turn", low=1
     )

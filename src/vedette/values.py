@@ -35,6 +35,7 @@ INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_DEEPEST_LIST = 20
 _UNITS = ((604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms"))
 
 
@@ -99,13 +100,22 @@ def to_canonical(value: object) -> Value:
     if isinstance(value, timedelta):
         return value - value % _MILLISECOND
     if isinstance(value, (list, tuple)):
-        return [to_canonical(item) for item in value]
+        return _canonical_list(value, 0)
     raise TypeError(f"a value of Python type {kind.__name__} has no place in the graph")
 
 
 def _as_utc(moment: datetime) -> datetime:
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return aware.replace(microsecond=aware.microsecond // 1000 * 1000)
+
+
+def _canonical_list(items: list[object] | tuple[object, ...], depth: int) -> list[Value]:
+    if depth >= _DEEPEST_LIST:
+        raise ValueError(f"lists are nested more than {_DEEPEST_LIST} deep")
+    return [
+        _canonical_list(item, depth + 1) if isinstance(item, (list, tuple)) else to_canonical(item)
+        for item in items
+    ]
 
 
 def _encodable(text: str) -> str:
@@ -119,4 +129,6 @@ def _encodable(text: str) -> str:
 
 
 def _shorten(number: object) -> str:
-    return f"of {number.bit_length()} bits" if isinstance(number, int) else repr(number)
+    if isinstance(number, int) and number.bit_length() > 128:
+        return f"of {number.bit_length()} bits"
+    return repr(number)

@@ -1,8 +1,8 @@
 """Random statements of several sessions: the engine and a plain dict must agree after every one of them.
 
-What is compared: success or the error's code, counts, the rows of random queries in every session, whether constraints
-hold, and at the end the whole graph, also after the directory was opened again. SERIALIZABLE is held to its meaning, not
-to a formula: when COMMIT succeeds, everything the transaction read would still read the same.
+Compared are: success or the error's code, counts, the rows of random queries in every session, whether constraints
+hold, and at the end the whole graph, also after the directory was opened again. SERIALIZABLE is held to its meaning,
+not to a formula: when COMMIT succeeds, everything the transaction read would still read the same.
 """
 
 from __future__ import annotations

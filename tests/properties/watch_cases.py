@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.properties.watch_ontologies import VALUES, Choices, Ontology, draw_on
 from tests.properties.watch_patterns import Named
 from tests.properties.watch_queries import Query, draw_query
 
-__all__ = ["WRITERS", "Case", "Do", "Follow", "Manage", "Step", "case_of", "cases"]
+__all__ = ["WRITERS", "Case", "Do", "Follow", "Manage", "Restart", "Step", "case_of", "cases"]
 
 WRITERS = 2
 """Sessions that write, each with its own transaction."""
@@ -38,17 +38,29 @@ class Follow:
     number: int
     query: Query
     values: tuple[Any, ...]
-    actor: str | None
-    initial: bool
+    actor: str | None = None
+    initial: str = "full"
+    """`full`, `none`, or `since`: from what `other` was told `back` commits ago."""
+    other: int = 0
+    back: int = 0
+    immediate: bool = False
+    reliable: bool = False
 
-    def text(self) -> str:
+    def text(self, tick: int = 0) -> str:
         """Nothing is ever dropped here: what a full buffer does is told elsewhere."""
-        initial = () if self.initial else ("initial: none",)
-        return self.query.watch_text(self.values, "buffer: 1000000", *initial)
+        options = {
+            "buffer: 1000000": True,
+            "initial: none": self.initial == "none",
+            f"initial: since({tick})": self.initial == "since",
+            "visibility: immediate": self.immediate,
+            "delivery: reliable": self.reliable,
+        }
+        return self.query.watch_text(self.values, *(option for option, given in options.items() if given))
 
     def __str__(self) -> str:
         given = self.query.parameters(self.values)
-        return f"{self.actor or 'system'}, watch {self.number}: {self.text()}  {given or ''}".rstrip()
+        since = f"  where watch {self.other} was {self.back} commits ago" if self.initial == "since" else ""
+        return f"{self.actor or 'system'}, watch {self.number}: {self.text()}  {given or ''}{since}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,15 @@ class Manage:
         return f"{self.operation} watch {self.watch}"
 
 
-Step = Do | Follow | Manage
+@dataclass(frozen=True)
+class Restart:
+    """The process ends and another begins on the same directory."""
+
+    def __str__(self) -> str:
+        return "restart"
+
+
+Step = Do | Follow | Manage | Restart
 
 
 @dataclass(frozen=True)
@@ -80,23 +100,26 @@ def cases(draw: Callable[[st.SearchStrategy[Any]], Any], *, policies: bool) -> C
     return _Author(Choices(lambda low, high: draw(st.integers(low, high))), policies=policies).case()
 
 
-def case_of(seed: int, *, policies: bool) -> Case:
-    """The case of a number: larger at once, and quicker to make."""
-    return _Author(Choices(Random(seed).randint), policies=policies).case()
+def case_of(number: int, *, policies: bool, lasting: bool = False) -> Case:
+    """The case of a number: larger at once, and quicker to make. `lasting`: with reliable watches and restarts."""
+    return _Author(Choices(Random(number).randint), policies=policies, lasting=lasting).case()
 
 
 class _Author:
     """Draws a case: a small graph, a few shapes, watches of them, and then whatever may happen."""
 
-    def __init__(self, choices: Choices, *, policies: bool) -> None:
+    def __init__(self, choices: Choices, *, policies: bool, lasting: bool = False) -> None:
         self.choices = choices
+        self.lasting = lasting
+        self.immediate = not lasting and choices.chance(20)
+        """Whether some watches see statements; then no two transactions are open at a time."""
         self.ontology = draw_ontology(choices, rules=choices.chance(25), policies=policies)
         self.policies = policies
         self.alive: Named = {}
         """Names of elements that are probably there; rules and cascades may know better."""
         self.steps: list[Step] = []
         self.queries: list[Query] = []
-        self.watches = 0
+        self.follows: list[Follow] = []
         self._names: Counter[str] = Counter()
         self._open: set[int] = set()
 
@@ -125,13 +148,38 @@ class _Author:
     def follow(self, query: Query) -> None:
         values = tuple(self.choices.one(hole.options) for hole in query.holes)
         actor = self.choices.one((None, *self.actors)) if self.policies or self.choices.chance(10) else None
-        initial = not self.choices.chance(10)
-        self.steps.append(Follow(self.watches, query, values, actor, initial))
-        self.watches += 1
+        initial = "none" if self.choices.chance(10) else "full"
+        immediate = self.immediate and self.choices.chance(60)
+        number = len(self.follows)
+        made = Follow(number, query, values, actor, initial, immediate=immediate, reliable=self.lasting)
+        self.follows.append(made)
+        self.steps.append(made)
+
+    def follow_since(self) -> None:
+        """A watch like an earlier one, that begins where that one was some commits ago."""
+        other = self.choices.one(self.follows)
+        number, back = len(self.follows), self.choices.number(0, 4)
+        made = replace(other, number=number, initial="since", other=other.number, back=back, immediate=False)
+        self.follows.append(made)
+        self.steps.append(made)
 
     def step(self) -> None:
-        form = self.choices.weighed(change=10, several=4, interleaved=1, watch=1, manage=1)
+        form = self.choices.weighed(
+            change=10,
+            several=4,
+            interleaved=0 if self.immediate else 1,
+            watch=1,
+            manage=1,
+            since=1,
+            restart=2 if self.lasting else 0,
+        )
         match form:
+            case "since":
+                self.follow_since()
+            case "restart":
+                self.steps += [Do(session, "ROLLBACK") for session in sorted(self._open)]
+                self._open.clear()
+                self.steps.append(Restart())
             case "several":
                 self.transaction(self.choices.number(0, WRITERS - 1))
             case "interleaved":
@@ -140,7 +188,7 @@ class _Author:
                 self.follow(self.choices.one(self.queries))
             case "manage":
                 operation = self.choices.one(("PAUSE", "RESUME", "RESUME", "CANCEL"))
-                self.steps.append(Manage(operation, self.choices.number(0, self.watches - 1)))
+                self.steps.append(Manage(operation, self.choices.number(0, len(self.follows) - 1)))
             case _:
                 self.steps.append(Do(self.choices.number(0, WRITERS - 1), self.change()))
 

@@ -48,9 +48,12 @@ class Fold:
         """Start from what is known otherwise (`initial: none`)."""
         self.rows = Counter(map(frozen, rows))
 
-    def take(self, events: Iterable[Event]) -> None:
+    def take(self, events: Iterable[Event], *, again: bool = False) -> None:
+        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position."""
         positions = []
         for event in events:
+            if again and event.position <= self._position:
+                continue
             positions.append(event.position)
             self._apply(event)
         expected = list(range(self._position + 1, self._position + 1 + len(positions)))

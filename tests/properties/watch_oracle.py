@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import vedette
-from tests.properties.watch_cases import WRITERS, Case, Do, Follow, Manage, Step
+from tests.properties.watch_cases import WRITERS, Case, Do, Follow, Manage, Restart, Step
 from tests.properties.watch_fold import Fold
 from tests.properties.watch_patterns import Reference
 from tests.properties.watch_queries import Query
@@ -32,14 +33,31 @@ class Follower:
 
     def __init__(self, oracle: Oracle, step: Follow) -> None:
         self.step, self.query = step, step.query
+        self._oracle = oracle
         self._reader = oracle.session(step.actor)
         self._match = oracle.with_ids(self.query.match_text(step.values))
         self._parameters = oracle.values(self.query.parameters(step.values))
         self._fold = Fold(identity=self._identity(), changes=self.query.kind != "distinct")
         self._news: list[Event] = []
-        self.handle = self._reader.watch(oracle.with_ids(step.text()), self._parameters)
-        if not step.initial:
+        self.ended = False
+        """Whether the case has cancelled it."""
+        self.history: list[tuple[int, Counter[Any]]] = []
+        """The last tick that the watch had heard of, and the rows it knew then."""
+        self._begin()
+
+    def _begin(self) -> None:
+        tick = 0
+        if self.step.initial == "none":
             self._fold.begin(self.expected())
+        elif self.step.initial == "since":
+            tick, rows = self._oracle.earlier(self.step)
+            self._fold.rows = Counter(rows)
+        self.handle = self._reader.watch(self._oracle.with_ids(self.step.text(tick)), self._parameters)
+
+    def attach(self) -> None:
+        """Take the watch up again in a new process."""
+        self._reader = self._oracle.session(self.step.actor)
+        self.handle = self._reader.attach(self.handle.id)
 
     def _identity(self) -> tuple[str, ...] | None:
         if self.query.kind == "groups":
@@ -65,31 +83,47 @@ class Follower:
         ]
 
     def check(self) -> None:
-        events = self.handle.poll()
+        events = self._poll()
         if self.handle.status != "active":
             assert not events, f"a {self.handle.status} watch hands out {events}"
+            assert self.ended == (self.handle.status == "cancelled"), self.handle.errors()
             return
         self._news += events
         try:
-            self._fold.take(events)
-            expected = Fold()
-            expected.begin(self.expected())
-            missing, surplus = expected.rows - self._fold.rows, self._fold.rows - expected.rows
-            assert not missing, f"never told: {dict(missing)}"
-            assert not surplus, f"told, but not there: {dict(surplus)}"
+            self._fold.take(events, again=self.step.reliable)
+            if not (self.step.immediate and self._oracle.in_transaction):
+                self._compare()
         except AssertionError as error:
             raise AssertionError(f"{self.step}\n{error}\nevents: {events}") from error
+        tick = self._oracle.tick - 1
+        if not self.history or self.history[-1][0] != tick:
+            self.history.append((tick, Counter(self._fold.rows)))
+
+    def _poll(self) -> list[Event]:
+        """Everything there is; some take it in small pieces."""
+        if self.step.number % 2 == 0:
+            return self.handle.poll()
+        found: list[Event] = []
+        while more := self.handle.poll(limit=2):
+            found += more
+        return found
+
+    def _compare(self) -> None:
+        expected = Fold()
+        expected.begin(self.expected())
+        missing, surplus = expected.rows - self._fold.rows, self._fold.rows - expected.rows
+        assert not missing, f"never told: {dict(missing)}"
+        assert not surplus, f"told, but not there: {dict(surplus)}"
 
 
 class Oracle:
     """A database in memory, the sessions of a case, and its followers."""
 
-    def __init__(self, ontology: str) -> None:
-        self.db = vedette.open(":memory:", environment={})
-        self.db.define(ontology)
-        self._writers = [self.db.session() for _ in range(WRITERS)]
-        self._sessions: dict[str | None, Session] = {}
+    def __init__(self, ontology: str, place: str = ":memory:") -> None:
+        self._place = place
         self._ids: dict[str, str] = {}
+        self._open()
+        self.db.define(ontology)
         self.followers: dict[int, Follower] = {}
         self.refused: list[tuple[Step, VedetteError]] = []
 
@@ -99,10 +133,30 @@ class Oracle:
     def __exit__(self, *_: object) -> None:
         self.db.close()
 
+    def _open(self) -> None:
+        self.db = vedette.open(self._place, environment={}, settings=vedette.Settings(durability="relaxed"))
+        self._writers = [self.db.session() for _ in range(WRITERS)]
+        self._sessions: dict[str | None, Session] = {}
+
+    @property
+    def tick(self) -> int:
+        return self.db.database("default").state.tick
+
+    @property
+    def in_transaction(self) -> bool:
+        return any(writer.transaction is not None for writer in self._writers)
+
+    def earlier(self, step: Follow) -> tuple[int, Counter[Any]]:
+        """What the watch that `step` names was told some commits ago, and the tick of the last of them."""
+        other = self.followers.get(step.other)
+        if other is None or len(other.history) <= step.back or other.history[-1 - step.back][0] < 0:
+            raise Unnamed(f"the past of watch {step.other}")
+        return other.history[-1 - step.back]
+
     @classmethod
-    def try_case(cls, case: Case) -> Oracle:
+    def try_case(cls, case: Case, place: str = ":memory:") -> Oracle:
         """Carry out a whole case; what is refused is refused, but nothing may be told wrongly."""
-        with cls(case.ontology.text()) as oracle:
+        with cls(case.ontology.text(), place) as oracle:
             for step in case.steps:
                 try:
                     oracle.take(step)
@@ -132,7 +186,7 @@ class Oracle:
         where, actor, keys = more.get("where"), more.get("actor"), more.get("keys", 0)
         ids = tuple(str(more.get("ids", "")).split())
         query = Query(pattern, where, more.get("filter"), (returns,), ids, (), kind, keys)
-        self.take(Follow(len(self.followers), query, (), actor, initial=True))
+        self.take(Follow(len(self.followers), query, (), actor))
         self.check(pattern)
         follower = self.followers[len(self.followers) - 1]
         follower.news()
@@ -172,8 +226,15 @@ class Oracle:
             case Follow():
                 self.followers[step.number] = Follower(self, step)
             case Manage() if step.watch in self.followers:
-                handle = self.followers[step.watch].handle
-                self.session(None).execute(f"{step.operation} WATCH #{handle.id}")
+                follower = self.followers[step.watch]
+                self.session(None).execute(f"{step.operation} WATCH #{follower.handle.id}")
+                follower.ended = follower.ended or step.operation == "CANCEL"
+            case Restart():
+                self.db.close()
+                self._open()
+                for follower in self.followers.values():
+                    if not follower.ended:
+                        follower.attach()
 
     def _do(self, step: Do) -> None:
         writer = self._writers[step.session]

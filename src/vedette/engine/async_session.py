@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from vedette.engine.execution import LongReadError
 from vedette.engine.prepare import Prepared
 from vedette.engine.result import Result
-from vedette.engine.session import Session
+from vedette.engine.session import Session, merged
 from vedette.engine.state import Commit
 from vedette.engine.turn import Turn
 from vedette.errors import StoreError
@@ -103,7 +103,7 @@ class AsyncSession:
     async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
         """Execute exactly one statement; returns when what it did and saw is durable."""
         if params:
-            named = {**params, **named}
+            named = merged(params, named)
         async with self._one_at_a_time:
             await self._room()
             try:
@@ -117,7 +117,7 @@ class AsyncSession:
     ) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
-            named = {**params, **named}
+            named = merged(params, named)
         async with self._one_at_a_time:
             await self._room()
             try:

@@ -65,10 +65,12 @@ class Database:
         self.work_limit = settings.max_statement_work
         self._store = store
         self._keeps = keeps
+        self.foreign = False
+        """Opened by the process that this one was forked from."""
         self._refusal: str | None = None
         """Why nothing is written any more."""
         self._closed = False
-        self._load(store.load())
+        self._load(self._first_facts(store))
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
         self.watching.creation.restore(self._stored_meta)
@@ -113,6 +115,12 @@ class Database:
             if self._keeps
             else NullCommit(facts.tick)
         )
+
+    def _first_facts(self, store: Store) -> Loaded:
+        try:
+            return store.load()
+        except (ArithmeticError, LookupError, TypeError, ValueError) as e:
+            raise damaged(f"the database '{self.name}'", f"{type(e).__name__}: {e}".split("\n")[0]) from e
 
     def _stored_state(self, facts: Loaded) -> tuple[GraphState, ElementCodec]:
         schema = layer0_schema()

@@ -313,6 +313,7 @@ def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rul
         session=session.id,
     )
     context.writer = system_writer(transaction)
+    context.work_limit = context.work_pause = session.database.work_limit
     inherits = rule is not None and rule.inherit_authority
     if inherits and session.actor is not None and session.database.state.schema.policies:
         context.writer.guard = _watched(session, context)

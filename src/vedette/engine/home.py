@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakSet
 
 from vedette.change import Event
 from vedette.clock import Clock, SystemClock
@@ -25,6 +27,18 @@ from vedette.storage.home import MEMORY, open_home
 __all__ = ["Vedette", "open_vedette"]
 
 DEFAULT_DATABASE = "default"
+_homes: WeakSet[Vedette] = WeakSet()
+"""Homes that this process opened."""
+
+
+def _disown() -> None:
+    """In a child of a fork: what the parent has open is the parent's, with its locks and its place in the log."""
+    for home in list(_homes):
+        home.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
+logging.getLogger("vedette").addHandler(logging.NullHandler())
 
 
 class Vedette:
@@ -47,6 +61,7 @@ class Vedette:
             raise
         if settings.manage_gc:
             collection_policy.engage()
+        _homes.add(self)
 
     def database(self, name: str) -> Database:
         """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
@@ -54,6 +69,11 @@ class Vedette:
             self._check_open()
             known = self._databases.get(name)
             return known if known is not None else self._open(name)
+
+    def disown(self) -> None:
+        """Refuse everything from now on: this process is a child of the one that opened the home."""
+        for database in self._databases.values():
+            database.foreign = True
 
     def databases(self) -> list[str]:
         """The names of the databases that exist, "default" first."""

@@ -82,8 +82,10 @@ class StatementCache:
         self._texts: dict[str, tuple[tuple[Prepared, ...], tuple[Value, ...]]] = {}
         self._skeletons: dict[Any, tuple[tuple[int, ...], dict[Any, tuple[Prepared, ...]]]] = {}
 
-    def script(self, text: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
+    def script(self, text: object) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
         """Every statement of the text, and the text's literals. Parses the whole before anything is run."""
+        if not isinstance(text, str):
+            raise InvalidStatement("E1101", f"a statement is a text (str), this is {type(text).__name__}")
         known = self._texts.get(text)
         if known is None:
             known = self._find(text)
@@ -92,14 +94,14 @@ class StatementCache:
             self._texts[text] = known
         return known
 
-    def one(self, text: str) -> tuple[Prepared, tuple[Value, ...]]:
+    def one(self, text: object) -> tuple[Prepared, tuple[Value, ...]]:
         """The one statement of the text."""
-        known = self._texts.get(text)
+        known = self._texts.get(text) if isinstance(text, str) else None
         prepared, literals = known if known is not None else self.script(text)
         if len(prepared) != 1:
             what = "the text is empty" if not prepared else "run() takes a script of several"
-            text = f"expected exactly one statement, found {len(prepared)}; {what}"
-            raise InvalidStatement("E1101", text, fields={"count": len(prepared)})
+            message = f"expected exactly one statement, found {len(prepared)}; {what}"
+            raise InvalidStatement("E1101", message, fields={"count": len(prepared)})
         return prepared[0], literals
 
     def parse(self, text: str) -> tuple[Prepared, ...]:

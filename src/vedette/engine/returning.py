@@ -32,14 +32,32 @@ class ReturningClause:
 
 def compile_returning(actions: Sequence[ast.Action], schema: Schema) -> ReturningClause | None:
     """The last RETURNING of the statement's actions; it is about what its own action affected."""
-    clauses = [action.returning for action in actions if action.returning is not None]
-    if not clauses:
+    returning = [action for action in actions if action.returning is not None]
+    if not returning:
         return None
-    clause = clauses[-1]
+    action = returning[-1]
+    clause = action.returning
+    assert clause is not None
+    own = _variables(action)
+    for item in clause.items:
+        if item.attribute is not None and item.name not in own:
+            text = f"RETURNING is about what the action affected; '{item.name}' is not its variable"
+            raise AnalysisError("E2004", text)
     if not clause.items:
         return ReturningClause(("*",), (lambda each: image_of(each.element, schema),))
     columns = tuple(item.alias or _column(item) for item in clause.items)
     return ReturningClause(columns, tuple(_reader(item, schema) for item in clause.items))
+
+
+def _variables(action: ast.Action) -> set[str]:
+    """Names under which an action knows what it affects."""
+    if isinstance(action, ast.Spawn):
+        return {item.variable for item in action.items if item.variable is not None}
+    if isinstance(action, ast.Link):
+        return {action.variable} if action.variable is not None else set()
+    target = action.target
+    name = getattr(target, "name", None)
+    return {name} if isinstance(name, str) else set()
 
 
 def _column(item: ast.ReturnItem) -> str:

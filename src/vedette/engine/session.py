@@ -16,20 +16,31 @@ from vedette.engine.result import Result
 from vedette.engine.transactions import OpenTransaction
 from vedette.engine.turn import Turn
 from vedette.engine.watch_handle import WatchHandle
-from vedette.errors import InvalidStatement, PolicyError, TransactionError, VedetteError
+from vedette.errors import (
+    AnalysisError,
+    InvalidStatement,
+    PolicyError,
+    StoreError,
+    TransactionError,
+    VedetteError,
+)
 from vedette.language import statements as ast
 from vedette.values import Value
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
 
-__all__ = ["Session"]
+__all__ = ["Session", "merged"]
+
+FOREIGN = "This home was opened before a fork and belongs to the parent process: open it in one process only"
 
 
 class Session:
     """One user's conversation with a database. May be used from any thread; statements wait for each other."""
 
     def __init__(self, database: Database, actor: str | None = None) -> None:
+        if database.foreign:
+            raise StoreError("E6002", FOREIGN)
         self.database = database
         self.started_at: datetime = database.clock.now()
         self.bindings: dict[str, str] = {}
@@ -56,7 +67,7 @@ class Session:
     def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
         """Execute exactly one statement; parameters by name, in a dict or as keywords."""
         if params:
-            named = {**params, **named}
+            named = merged(params, named)
         with self._own_turn:
             try:
                 return self.execute_undurably(text, named)
@@ -66,7 +77,7 @@ class Session:
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
-            named = {**params, **named}
+            named = merged(params, named)
         with self._own_turn:
             try:
                 return self.run_undurably(script, named)
@@ -76,7 +87,7 @@ class Session:
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
         """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
         if params:
-            named = {**params, **named}
+            named = merged(params, named)
         with self._own_turn:
             prepared, literals = self.database.statements.one(text)
             if not isinstance(prepared.statement, ast.Watch):
@@ -197,6 +208,8 @@ class Session:
     def _check_open(self) -> None:
         if self._closed:
             raise TransactionError("E5007", "The session is closed")
+        if self.database.foreign:
+            raise StoreError("E6002", FOREIGN)
 
     def _statement_failed(self) -> None:
         """Any statement that fails inside BEGIN … COMMIT leaves the transaction aborted (spec/language.md §4.1)."""
@@ -261,6 +274,14 @@ class Session:
         )
         own = self.database.statements.parse(text)[index]
         return compile_statement(own, own.statement, signature, self.database.state)
+
+
+def merged(params: object, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters from a dict and from keywords."""
+    if not isinstance(params, Mapping):
+        text = f"parameters come in a dict by name, or as keywords, not as {type(params).__name__}"
+        raise AnalysisError("E2003", text)
+    return {**params, **named}
 
 
 _MUTATIONS = frozenset({ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set})

@@ -39,6 +39,8 @@ __all__ = [
 
 RULE_DEPTH = 100
 RULE_ACTIONS = 10_000
+RULE_AGENDA = 100_000
+"""How many matches may wait to fire; rules that make more of them than that do not come to rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,9 @@ class _Agenda:
             self._known.add(key)
             self._arrivals += 1
             heapq.heappush(self._heap, (-rule.priority, rule.order, self._arrivals, rule, row, depth))
+            if len(self._heap) > RULE_AGENDA:
+                text = f"More than {RULE_AGENDA:,} matches wait for rules, last for '{rule.name}'"
+                raise RuleError("E9022", text)
 
     def forget(self, rule: Rule, row: Row) -> None:
         """A match that does not hold any more may come back."""

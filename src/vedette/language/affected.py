@@ -228,7 +228,9 @@ class AffectedMatches:
             return
         assert edge.targets is not None
         starts = edge.targets if path.symmetric else (edge.targets[0 if backward else 1],)
-        whole = PathElement(path.edge, None, None, (), frozenset(), 0, path.high, path.symmetric, declared=True)
+        whole = PathElement(
+            path.edge, None, None, (), frozenset(), 0, path.high, path.symmetric, declared=True
+        )
         ids = {id for start in starts for id in paths.reach(whole, not backward, start, union, context)}
         for id in sorted(ids):
             element = union.get(id)

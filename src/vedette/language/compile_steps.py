@@ -7,7 +7,6 @@ returns True when somebody further down has seen enough (EXISTS, LIMIT), and the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import Any
 
 from vedette.element import Element
@@ -103,7 +102,7 @@ class PatternChains:
                 folds.pop()
             if fold.name == "COUNT":
                 return len(matches)
-            matches.sort(key=_element_id)  # in whatever order a view yields them, equal sets are equal lists
+            matches.sort(key=_age)  # in whatever order a view yields them, equal sets are equal lists
             return collected(matches, fold.limit)
 
         return run
@@ -262,9 +261,10 @@ def turnable_pairs(pattern: ResolvedPattern, outer: frozenset[int]) -> list[tupl
     for element in pattern.elements:
         if isinstance(element, EdgeElement) and element.symmetric:
             first, second = element.targets
-            if isinstance(first, int) and isinstance(second, int) and first != second:
-                if first not in outer and second not in outer:
-                    pairs.setdefault(frozenset((first, second)), (element.slot, first, second))
+            if not isinstance(first, int) or not isinstance(second, int) or first == second:
+                continue
+            if first not in outer and second not in outer:
+                pairs.setdefault(frozenset((first, second)), (element.slot, first, second))
     return list(pairs.values())
 
 
@@ -276,7 +276,9 @@ def _register_id(slot: int) -> Closure:
     return lambda row: None if (element := row[slot]) is None else element.id
 
 
-_element_id = attrgetter("id")
+def _age(element: Element) -> tuple[int, str]:
+    """Elements in the order of their creation: ids count up."""
+    return len(element.id), element.id
 
 
 def _enough(row: Row) -> bool:

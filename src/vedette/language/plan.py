@@ -167,7 +167,7 @@ class _Planner:
         self.elements = list(pattern.elements)
         self.waiting = [(c, slots_of(c)) for c in pattern.where if not can_fail(c)]
         self.failing = [condition for condition in pattern.where if can_fail(condition)]
-        """Conditions that may raise: tested last and in the order written, for AND stops at the first false (§2.3.4)."""
+        """Conditions that may raise: tested last, in the order written, for AND stops at the first false (§2.3.4)."""
         self.steps: list[tuple[Step, float, frozenset[int]]] = []
 
     def run(self) -> Plan:

@@ -292,6 +292,10 @@ def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: S
         resolver.frame.report(
             "E2009", "A subquery in the place of a target must RETURN one element", subquery.span
         )
+    for projection in returns.projections:
+        for name in sorted(projection.type.names or ()):
+            if name.startswith("_"):
+                resolver.frame.report("E2012", f"Cannot write protected type '{name}'", subquery.span)
     return ResolvedSubquery(query, returns)
 
 

@@ -11,8 +11,10 @@ from vedette.language.scope import QUERY, Frame, Place, Scope
 from vedette.language.syntax import EdgePattern, NodePattern
 from vedette.language.types import ANY_VALUE, Type, edge_type, node_type
 
-__all__ = ["DEFAULT_DEPTH", "PatternResolver"]
+__all__ = ["DEFAULT_DEPTH", "MOST_ELEMENTS", "PatternResolver"]
 
+MOST_ELEMENTS = 200
+"""How many elements one pattern may have: finding a plan looks at pairs of them."""
 DEFAULT_DEPTH = 100
 """How many edges a transitive pattern follows when it does not say."""
 
@@ -30,6 +32,12 @@ class PatternResolver(ExpressionResolver):
     def pattern(
         self, pattern: syntax.Pattern, where: syntax.Expression | None, scope: Scope
     ) -> ResolvedPattern:
+        if len(pattern.elements) > MOST_ELEMENTS:
+            text = (
+                f"A pattern may have at most {MOST_ELEMENTS} elements, this one has {len(pattern.elements)}"
+            )
+            self._fail("E3102", text, pattern)
+            return ResolvedPattern(())
         elements: list[resolved.PatternElement] = []
         own: set[str] = set()
         for element in pattern.elements:

@@ -44,6 +44,8 @@ class Place:
 
 
 QUERY = Place()
+MOST_DIAGNOSTICS = 50
+"""How many mistakes of one statement are shown."""
 
 
 @dataclass(slots=True)
@@ -69,7 +71,8 @@ class Frame:
         return self.size - 1
 
     def report(self, code: str, message: str, span: Span) -> None:
-        self.diagnostics.append(Diagnostic(code=code, message=message, span=span, source=self.source))
+        if len(self.diagnostics) < MOST_DIAGNOSTICS:
+            self.diagnostics.append(Diagnostic(code=code, message=message, span=span, source=self.source))
 
     def finish(self) -> None:
         """Raise one error that shows every mistake found, the first one leading."""

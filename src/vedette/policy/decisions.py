@@ -13,7 +13,7 @@ from vedette.language.context import Context, Row
 from vedette.language.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.resolve_types import resolve_type
+from vedette.language.resolve_types import attribute_places, resolve_type
 from vedette.language.resolved import Condition, ContextValue, slots_of, subexpressions
 from vedette.language.scope import Frame, Place, Scope
 from vedette.language.syntax import NamedType, TypeExpression
@@ -90,6 +90,7 @@ def _compile(
     bound = second_name if second_name is not None else variable
     bound_type = touching if second_name is not None else type_
     slot = scope.bind(bound, bound_type or node_type()).slot if bound is not None else None
+    _check_attribute(frame, operation, type_)
     condition = resolver.condition(declaration.condition, scope)
     frame.finish()
     assert condition is not None
@@ -132,6 +133,15 @@ def named_types(frame: Frame, type_: Type | None) -> frozenset[str] | None:
         frame.schema.nodes[name].descendants if name in frame.schema.nodes else {name} for name in type_.names
     )
     return frozenset().union(*below)
+
+
+def _check_attribute(frame: Frame, operation: OperationPattern, type_: Type | None) -> None:
+    """A policy about an attribute that nothing has would silently guard nothing."""
+    if operation.attribute is None or type_ is None or not type_.is_reference:
+        return
+    found = attribute_places(frame, type_, operation.attribute)
+    if isinstance(found, str):
+        frame.report("E2002", found, operation.span)
 
 
 # --- deciding ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
 from vedette.values import timestamp_from_ms
 from vedette.watch.buffer import Outcome
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen, same
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
 from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
@@ -214,7 +214,7 @@ def counted_deltas(watch: Watch, identities: Iterable[Any], context: Context) ->
         results = details.groups.results(identity)
         new = watch.shape.group_row(context, *results) if results is not None else None
         old = details.last_rows.get(identity)
-        yield from _difference(identity, old, new)
+        yield from _difference(watch.shape, identity, old, new)
         if new is None:
             details.last_rows.pop(identity, None)
         else:
@@ -237,12 +237,14 @@ def _distinct_delta(watch: Watch, identity: Any) -> Iterable[Delta]:
             yield Delta(REMOVED, row, None, identity)
 
 
-def _difference(identity: Any, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterable[Delta]:
+def _difference(
+    shape: WatchShape, identity: Any, old: dict[str, Any] | None, new: dict[str, Any] | None
+) -> Iterable[Delta]:
     if old is None and new is not None:
         yield Delta(ADDED, new, None, identity)
     elif new is None and old is not None:
         yield Delta(REMOVED, old, None, identity)
-    elif new is not None and old is not None and not same(old, new):
+    elif new is not None and old is not None and shape.differs(old, new):
         yield Delta(CHANGED, new, old, identity)
 
 
@@ -276,7 +278,7 @@ def tell_anew(watch: Watch, context: Context, told: Told) -> None:
     acting = details.actions is not None
     matches = {watch.shape.matches.key(m): m for m in watch.shape.query.run(context)} if acting else {}
     for identity, row in new.items():
-        for delta in _difference(identity, old.get(identity), row):
+        for delta in _difference(watch.shape, identity, old.get(identity), row):
             told.push(watch, delta, matches.get(identity))
     for identity, row in old.items():
         if identity not in new:

@@ -6,8 +6,11 @@ sorted into keys (equality), one range, and a residual that is tested per watch 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
 from typing import Any
 
 from vedette.language import resolved
@@ -21,6 +24,7 @@ from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
 from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern, can_fail
 from vedette.language.statements import Watch
 from vedette.values import is_nan
+from vedette.watch.delta import frozen, same
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
 from vedette.watch.resolver import Capture
@@ -200,9 +204,7 @@ class WatchShape:
         """Rows of all groups, computed from all matches: what a fresh evaluation says."""
         assert self.returns is not None
         groups: dict[Any, tuple[tuple[Any, ...], list[Any]]] = {}
-        for row in sorted(
-            rows, key=self.matches.key
-        ):  # what COLLECT yields must not depend on the way it was found
+        for row in sorted(rows, key=self._age):  # what COLLECT yields must not depend on the way it was found
             key_values = tuple([closure(row) for closure in self._keys])
             identity = tuple([distinct_key(value) for value in key_values])
             if identity not in groups:
@@ -215,6 +217,27 @@ class WatchShape:
             identity: self.group_row(context, key_values, [result() for _, result in states])
             for identity, (key_values, states) in groups.items()
         }
+
+    def _age(self, row: list[Any]) -> list[tuple[int, str]]:
+        return [(len(id), id) for id in self.matches.key(row)]
+
+    @cached_property
+    def _collected(self) -> frozenset[str]:
+        """Columns that hold what COLLECT found."""
+        projections = self.returns.projections if self.returns is not None else ()
+        calls = [isinstance(p, resolved.AggregateCall) and p.name == "COLLECT" for p in projections]
+        return frozenset(compress(self.columns, calls))
+
+    def differs(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
+        """Whether a reader would call two rows of a group different; COLLECT promises no order."""
+        if not self._collected:
+            return not same(old, new)
+        return any(
+            not same(old[name], value)
+            if name not in self._collected
+            else Counter(map(frozen, old[name])) != Counter(map(frozen, value))
+            for name, value in new.items()
+        )
 
     def _prepare_groups(self, returns: ResolvedReturn, chains: PatternChains) -> None:
         keys = returns.keys

@@ -1,0 +1,109 @@
+"""What an adversary found on a fresh clone: each case here broke something once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vedette
+from vedette.errors import VedetteError
+
+
+@pytest.fixture
+def db() -> Iterator[vedette.Vedette]:
+    with vedette.open(":memory:") as opened:
+        opened.define("node T { n: Int?, other: T? }")
+        yield opened
+
+
+def code_of(action: Any) -> str:
+    with pytest.raises(VedetteError) as raised:
+        action()
+    return raised.value.code
+
+
+def test_rules_over_pairs_are_stopped_before_they_take_all_memory(db: vedette.Vedette) -> None:
+    db.define("node C {} rule pairs: a: C, b: C => SPAWN z: C")
+    session = db.session()
+    assert code_of(lambda: session.execute("SPAWN c: C")) == "E9022"
+    assert session.execute("MATCH c: C RETURN COUNT(*)").rows == [(0,)]
+
+
+def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    with vedette.open(tmp_path) as home:
+        home.define("node T { n: Int }")
+        session = home.session()
+        session.execute("SPAWN t: T { n = 1 }")
+        child = os.fork()
+        if child == 0:
+            codes = []
+            for action in (lambda: session.execute("SPAWN t: T { n = 2 }"), home.session):
+                try:
+                    action()
+                except VedetteError as error:
+                    codes.append(error.code)
+            os._exit(0 if codes == ["E6002", "E6002"] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        session.execute("SPAWN t: T { n = 3 }")
+    with vedette.open(tmp_path) as home:
+        assert sorted(home.session().execute("MATCH t: T RETURN t.n").rows) == [(1,), (3,)]
+
+
+def test_what_is_no_statement_and_no_parameters(db: vedette.Vedette) -> None:
+    session = db.session()
+    endless: list[Any] = []
+    endless.append(endless)
+    text: Any
+    for text in (None, b"MATCH () RETURN 1"):
+        assert code_of(lambda text=text: session.execute(text)) == "E1101"
+    params: Any = [1]
+    assert code_of(lambda: session.execute("MATCH () RETURN 1", params)) == "E2003"
+    assert code_of(lambda: session.execute("MATCH () RETURN $v", v=endless)) == "E2003"
+
+
+def test_a_policy_about_an_attribute_that_nothing_has_is_refused(db: vedette.Vedette) -> None:
+    assert code_of(lambda: db.define("policy p: ON MATCH(t: T).secret DENY IF true")) == "E2002"
+    assert code_of(lambda: db.define('policy p: ON SET(t: T, "secret") DENY IF true')) == "E2002"
+
+
+def test_returning_is_about_what_the_action_affected(db: vedette.Vedette) -> None:
+    session = db.session()
+    session.run("SPAWN a: T { n = 1 }; SPAWN b: T { n = 2, other = #a }")
+    assert code_of(lambda: session.execute("SET #b { n = 3 } RETURNING n, other.n")) == "E2004"
+    assert session.execute("SPAWN c: T { n = 7 } RETURNING c.n, id").rows[0][0] == 7
+
+
+def test_a_pattern_has_its_limits(db: vedette.Vedette) -> None:
+    many = ", ".join(f"v{i}: T" for i in range(500))
+    assert code_of(lambda: db.session().execute(f"MATCH {many} RETURN 1")) == "E3102"
+    unknown = ", ".join(f"t.x{i}" for i in range(3000))
+    with pytest.raises(VedetteError) as raised:
+        db.session().execute(f"MATCH t: T RETURN {unknown}")
+    assert raised.value.code == "E2002"
+    assert len(raised.value.diagnostics) <= 50
+
+
+def test_layer_0_is_not_written_through_a_subquery(db: vedette.Vedette) -> None:
+    assert code_of(lambda: db.session().execute("KILL { MATCH s: _Session RETURN s }")) == "E2012"
+
+
+def test_a_damaged_file_is_a_typed_error(tmp_path: Path) -> None:
+    with vedette.open(tmp_path) as home:
+        home.define("node T { n: Int }")
+        session = home.session()
+        session.run("BEGIN; " + "; ".join("SPAWN t: T { n = 1 }" for _ in range(400)) + "; COMMIT")
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.stat().st_size > 4096:
+            data = bytearray(path.read_bytes())
+            for place in range(200, len(data), 997):
+                data[place] ^= 0xFF
+            path.write_bytes(bytes(data))
+    try:
+        with vedette.open(tmp_path) as home:
+            home.session().execute("MATCH t: T RETURN t")
+    except VedetteError as error:
+        assert error.code in {"E6003", "E6004"}
