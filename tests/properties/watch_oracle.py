@@ -15,6 +15,7 @@ from tests.properties.watch_patterns import Reference
 from tests.properties.watch_queries import Query
 from vedette.change import Event
 from vedette.engine.session import Session
+from vedette.engine.turn import Turn
 from vedette.errors import VedetteError
 
 __all__ = ["Follower", "Oracle", "shortest"]
@@ -247,6 +248,8 @@ class Oracle:
         self._ids.update(writer.bindings)
 
     def check(self, after: object) -> None:
+        database = self.db.database("default")
+        database.wait(Turn(database).taken())
         for follower in self.followers.values():
             try:
                 follower.check()

@@ -83,6 +83,10 @@ def translated(place: str) -> Iterator[None]:
     """Whatever SQLite or the operating system raises inside comes out as a StoreError."""
     try:
         yield
+    except UnicodeDecodeError as problem:  # sqlite3 met text, or a message about it, that is no UTF-8
+        raise StoreError(
+            "E6004", _DAMAGED.format(place=place, cause="(text that is no UTF-8)"), fields={"place": place}
+        ) from problem
     except sqlite3.Error as problem:
         raise from_sqlite(problem, place) from problem
     except OSError as problem:

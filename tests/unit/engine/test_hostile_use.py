@@ -102,8 +102,6 @@ def test_a_damaged_file_is_a_typed_error(tmp_path: Path) -> None:
             for place in range(200, len(data), 997):
                 data[place] ^= 0xFF
             path.write_bytes(bytes(data))
-    try:
-        with vedette.open(tmp_path) as home:
-            home.session().execute("MATCH t: T RETURN t")
-    except VedetteError as error:
-        assert error.code in {"E6003", "E6004"}
+    with pytest.raises(VedetteError) as raised, vedette.open(tmp_path) as home:
+        home.session().execute("MATCH t: T RETURN t")
+    assert raised.value.code in {"E6003", "E6004"}
