@@ -39,21 +39,24 @@ class Clock(Protocol):
 
 
 class _Appointment:
-    __slots__ = ("callback", "cancelled", "due", "rank")
+    __slots__ = ("_bell", "callback", "due", "rank")
 
-    def __init__(self, due: float, rank: int, callback: Callable[[], object]) -> None:
-        self.due, self.rank, self.callback = due, rank, callback
-        self.cancelled = False
+    def __init__(self, due: float, rank: int, callback: Callable[[], object], bell: Condition) -> None:
+        self.due, self.rank, self._bell = due, rank, bell
+        self.callback: Callable[[], object] | None = callback
+        """None when it was cancelled: who is not called any more is not held, either."""
 
     def __lt__(self, other: _Appointment) -> bool:
         return (self.due, self.rank) < (other.due, other.rank)
 
     def cancel(self) -> None:
-        self.cancelled = True
+        with self._bell:
+            self.callback = None
+            self._bell.notify()
 
 
 class SystemClock:
-    """The machine's own clock. One thread keeps all its appointments; it starts with the first."""
+    """The machine's own clock. One thread keeps all its appointments; it starts with the first, ends with the last."""
 
     def __init__(self) -> None:
         self._bell = Condition()
@@ -70,7 +73,7 @@ class SystemClock:
     def call_at(self, due: float, callback: Callable[[], object]) -> Due:
         with self._bell:
             self._ranks += 1
-            appointment = _Appointment(due, self._ranks, callback)
+            appointment = _Appointment(due, self._ranks, callback, self._bell)
             heapq.heappush(self._appointments, appointment)
             if self._keeper is None:
                 self._keeper = Thread(target=self._keep, name="vedette-clock", daemon=True)
@@ -79,23 +82,27 @@ class SystemClock:
         return appointment
 
     def _keep(self) -> None:
-        while True:
-            appointment = self._next()
+        while (callback := self._next()) is not None:
             try:
-                appointment.callback()
+                callback()
             except Exception:
                 log.exception("An appointment failed", extra={"action": "clock.failed"})
+            del callback  # not held while the thread waits for the next
 
-    def _next(self) -> _Appointment:
-        """Wait for the first appointment that is due and still wanted."""
+    def _next(self) -> Callable[[], object] | None:
+        """Wait for the first appointment that is due and still wanted; None when there is none left."""
         with self._bell:
-            while True:
-                while self._appointments and self._appointments[0].cancelled:
+            while self._appointments:
+                first = self._appointments[0]
+                left = first.due - time.monotonic()
+                if first.callback is None or left <= 0:
                     heapq.heappop(self._appointments)
-                left = self._appointments[0].due - time.monotonic() if self._appointments else None
-                if left is not None and left <= 0:
-                    return heapq.heappop(self._appointments)
-                self._bell.wait(left)
+                    if first.callback is not None:
+                        return first.callback
+                else:
+                    self._bell.wait(left)
+            self._keeper = None
+            return None
 
 
 def system_random() -> random.Random:

@@ -27,7 +27,7 @@ from vedette.language.scope import Frame, Place, Scope
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(
-    max_examples=5_000 if SOAK else 200,
+    max_examples=5_000 if SOAK else 150,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
     deadline=None,

@@ -28,7 +28,7 @@ from tests.properties.random_queries import random_constraint, random_query
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3
 SEARCH = settings(
-    max_examples=1_000 if SOAK else 40,
+    max_examples=1_000 if SOAK else 60,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
     deadline=None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from tests.properties.watch_oracle import Oracle, shortest
 
 BY_NUMBER = 100_000 if SOAK else 450
 BY_STRUCTURE = 10_000 if SOAK else 80
+WITH_RESTARTS = 5_000 if SOAK else 40
 NUMBERS = st.integers(0, 2**64 - 1)
 POLICIES = pytest.mark.parametrize("policies", [False, True], ids=["no-policies", "policies"])
 
@@ -19,7 +22,7 @@ POLICIES = pytest.mark.parametrize("policies", [False, True], ids=["no-policies"
 def _fails(case: Case) -> bool:
     try:
         Oracle.try_case(case)
-    except Exception:  # noqa: BLE001 - whatever goes wrong is what is looked for
+    except Exception:
         return True
     return False
 
@@ -34,6 +37,19 @@ def test_events_amount_to_a_fresh_match(policies: bool, number: int) -> None:
         Oracle.try_case(case)
     except Exception as error:
         raise AssertionError(f"case_of({number}): {error}\n{shortest(case, _fails)}") from error
+
+
+@POLICIES
+@settings(max_examples=WITH_RESTARTS, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(NUMBERS)
+def test_reliable_watches_over_restarts(policies: bool, number: int) -> None:
+    """The same in a directory that is closed and opened again: no hole, and nothing that was not there."""
+    case = case_of(number, policies=policies, lasting=True)
+    with TemporaryDirectory() as place:
+        try:
+            Oracle.try_case(case, f"{place}/data")
+        except Exception as error:
+            raise AssertionError(f"case_of({number}, lasting=True): {error}\n{case}") from error
 
 
 @settings(max_examples=BY_STRUCTURE)

@@ -27,8 +27,12 @@ CLEARED = "policy cleared_tasks: ON MATCH(x: Task) ALLOW IF EXISTS(cleared(curre
 
 def team(*policies: str) -> Oracle:
     oracle = Oracle("\n".join((TEAM, *policies)))
-    oracle.do('SPAWN ann: Person { name = "ann", level = 1 }', 'SPAWN bob: Person { name = "bob", level = 2 }')
-    oracle.do('SPAWN t1: Task { title = "one", points = 1 }', 'SPAWN t2: Secret { title = "two", points = 2 }')
+    oracle.do(
+        'SPAWN ann: Person { name = "ann", level = 1 }', 'SPAWN bob: Person { name = "bob", level = 2 }'
+    )
+    oracle.do(
+        'SPAWN t1: Task { title = "one", points = 1 }', 'SPAWN t2: Secret { title = "two", points = 2 }'
+    )
     return oracle
 
 
@@ -63,7 +67,9 @@ def test_hidden_attributes() -> None:
 
 
 def test_a_policy_about_a_supertype_or_a_subtype() -> None:
-    secrets = "policy secrets: ON MATCH(x: Secret) DENY IF NOT EXISTS(cleared(y, x) WHERE y = current_actor())"
+    secrets = (
+        "policy secrets: ON MATCH(x: Secret) DENY IF NOT EXISTS(cleared(y, x) WHERE y = current_actor())"
+    )
     with team(PEOPLE, ALL_TASKS, secrets) as oracle:
         seen = oracle.follow("t: Task", "t.title AS title", ids="t", actor="ann")
         oracle.follow("t: Secret", "t.title AS title", ids="t", actor="ann")
@@ -84,7 +90,9 @@ def test_policies_about_edges() -> None:
     hours = "policy hours: ON MATCH(e: assigned) DENY IF e.hours > 5"
     follows = "policy follows_too: ON MATCH(e: assigned) DENY IF EXISTS(follows(current_actor(), _))"
     with team(PEOPLE, ALL_TASKS, hours, follows) as oracle:
-        oracle.do("LINK assigned(#t1, #ann) AS e1 { hours = 9 }", "LINK assigned(#t1, #ann) AS e2 { hours = 1 }")
+        oracle.do(
+            "LINK assigned(#t1, #ann) AS e1 { hours = 9 }", "LINK assigned(#t1, #ann) AS e2 { hours = 1 }"
+        )
         rows = oracle.follow("assigned(t, p)", "t.title AS title", ids="t p", actor="ann")
         counted = oracle.follow("assigned(t, p) AS e", "SUM(e.hours) AS sum", kind="groups", actor="ann")
         oracle.do("SET #e1.hours = 2")
@@ -129,6 +137,15 @@ def test_what_a_nested_pattern_looks_at_must_be_visible() -> None:
         assert types(idle.news()) == types(twice.news()) == ["added"]
 
 
+def test_what_an_actor_counts_is_no_key_for_others() -> None:
+    with team(PEOPLE, CLEARED) as oracle:
+        oracle.do("LINK cleared(#ann, #t1)")
+        one = oracle.follow("p: Person", "p.level AS n", where="COUNT(t: Task) = 1", ids="p", actor="ann")
+        none = oracle.follow("p: Person", "p.level AS n", where="COUNT(t: Task) < 1", ids="p", actor="bob")
+        oracle.do("SET #bob.level = 3")
+        assert types(one.news()) == types(none.news()) == ["changed"]
+
+
 def test_what_a_reference_leads_to_must_be_visible() -> None:
     people = "policy some: ON MATCH(x: Person) ALLOW IF x = current_actor() OR follows(current_actor(), x)"
     with team(people, ALL_TASKS) as oracle:
@@ -158,7 +175,9 @@ def test_symmetric_edges_of_which_one_order_is_hidden() -> None:
     with team(PEOPLE, people) as oracle:
         oracle.do("LINK friends(#ann, #bob)")
         oracle.follow("friends(a, b)", "a.name AS a", where="a.level < b.level", ids="a b", actor="ann")
-        counted = oracle.follow("friends(a, b)", "COUNT(*) AS n", where="a.level > 1", kind="groups", actor="bob")
+        counted = oracle.follow(
+            "friends(a, b)", "COUNT(*) AS n", where="a.level > 1", kind="groups", actor="bob"
+        )
         oracle.do("SET #bob.level = 9", "SET #ann.level = 4", "SET #bob.level = 2")
         assert [event["match"]["n"] for event in counted.news()] == [0, 1]
 

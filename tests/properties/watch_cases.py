@@ -296,16 +296,16 @@ class _Author:
     def change_all(self) -> str:
         """One statement over many elements."""
         kind = self.choices.one(self.ontology.nodes).name
-        value = self._value("Int")
+        some = f"MATCH x: {kind} WHERE x.n = {self._value('Int')}"
         match self.choices.weighed(set=3, kill=1, link=2, move=2):
             case "kill":
-                return f"MATCH x: {kind} WHERE x.n = {value} AND NOT EXISTS(flagged: {kind} WHERE flagged = x AND x.s = null) KILL x"
+                return f"{some} AND x.s != null KILL x"
             case "link":
-                edge = self.choices.one(
-                    [e for e in self.ontology.edges if len(e.parameters) == 2 and e.name != "on"]
-                )
+                binary = [e for e in self.ontology.edges if len(e.parameters) == 2 and e.name != "on"]
+                edge = self.choices.one(binary)
                 first, second = edge.parameters
-                return f"MATCH x: {first}, y: {second} WHERE x.n = {value} AND y.s = {self._value('String')} LINK {edge.name}(x, y)"
+                where = f"x.n = {self._value('Int')} AND y.s = {self._value('String')}"
+                return f"MATCH x: {first}, y: {second} WHERE {where} LINK {edge.name}(x, y)"
             case "move":
                 return f"MATCH x: {kind} SET x.n = x.n + 1"
-        return f"MATCH x: {kind} WHERE x.n = {value} SET x.s = {self._value('String')}"
+        return f"{some} SET x.s = {self._value('String')}"

@@ -102,8 +102,8 @@ class Ontology:
     _below: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def text(self) -> str:
-        parts = [kind.text() for kind in (*self.nodes, *self.edges)]
-        return "\n".join((*parts, *self.rules, *self.policies))
+        nodes, edges = (kind.text() for kind in self.nodes), (kind.text() for kind in self.edges)
+        return "\n".join((*nodes, *edges, *self.rules, *self.policies))
 
     def node(self, name: str) -> NodeKind:
         return next(kind for kind in self.nodes if kind.name == name)

@@ -16,7 +16,7 @@ from tests.properties.watch_queries import Query
 from vedette.change import Event
 from vedette.engine.session import Session
 from vedette.engine.turn import Turn
-from vedette.errors import VedetteError
+from vedette.errors import PolicyError, VedetteError
 
 __all__ = ["Follower", "Oracle", "shortest"]
 
@@ -55,10 +55,14 @@ class Follower:
             self._fold.rows = Counter(rows)
         self.handle = self._reader.watch(self._oracle.with_ids(self.step.text(tick)), self._parameters)
 
-    def attach(self) -> None:
-        """Take the watch up again in a new process."""
-        self._reader = self._oracle.session(self.step.actor)
+    def attach(self) -> bool:
+        """Take the watch up again in a new process; nobody can for an actor who is dead."""
+        try:
+            self._reader = self._oracle.session(self.step.actor)
+        except PolicyError:
+            return False
         self.handle = self._reader.attach(self.handle.id)
+        return True
 
     def _identity(self) -> tuple[str, ...] | None:
         if self.query.kind == "groups":
@@ -135,7 +139,7 @@ class Oracle:
         self.db.close()
 
     def _open(self) -> None:
-        self.db = vedette.open(self._place, environment={}, settings=vedette.Settings(durability="relaxed"))
+        self.db = vedette.open(self._place, environment={})
         self._writers = [self.db.session() for _ in range(WRITERS)]
         self._sessions: dict[str | None, Session] = {}
 
@@ -233,9 +237,7 @@ class Oracle:
             case Restart():
                 self.db.close()
                 self._open()
-                for follower in self.followers.values():
-                    if not follower.ended:
-                        follower.attach()
+                self.followers = {n: f for n, f in self.followers.items() if not f.ended and f.attach()}
 
     def _do(self, step: Do) -> None:
         writer = self._writers[step.session]

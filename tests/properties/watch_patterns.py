@@ -1,4 +1,4 @@
-"""A grammar of patterns and conditions, as texts with holes for constants: one text and many constants are one shape."""
+"""A grammar of patterns and conditions, as texts with holes: one text and many constants make one shape."""
 
 from __future__ import annotations
 
@@ -82,10 +82,8 @@ class PatternWriter:
         return f"v{self._count[0]}"
 
     def hole(self, options: tuple[Any, ...]) -> str:
-        forms = ("literal", "parameter")
-        if isinstance(options[0], Reference):
-            forms = ("literal", "parameter", "#$")
-        made = Hole(options, self.choices.one(forms), len(self.holes))
+        by_id = ("#$",) if isinstance(options[0], Reference) else ()
+        made = Hole(options, self.choices.one(("literal", "parameter", *by_id)), len(self.holes))
         self.holes.append(made)
         return made.mark
 
@@ -116,7 +114,7 @@ class PatternWriter:
 
     def node(self) -> str:
         names = [kind.name for kind in self.ontology.nodes]
-        types = (self.choices.one(names),)
+        types: tuple[str, ...] = (self.choices.one(names),)
         if self.choices.chance(15):
             types = ("any",)
         elif len(names) > 1 and self.choices.chance(20):

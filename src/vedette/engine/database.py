@@ -231,6 +231,7 @@ class Database:
         for id, element in padded.items():
             state.graph.replace(state.graph.elements[id], element)
         self._codec = ElementCodec(schema)
+        self.history.widen(lambda name: len((schema.nodes.get(name) or schema.edges[name]).layout))
         state.apply(changes)
         state.use(schema)
         commit = state.record(self.clock.now(), changes, definition=text)

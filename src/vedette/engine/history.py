@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 
 from vedette.element import Element
@@ -45,12 +46,25 @@ class History:
             self._complete_from = recent[0].sequence
         recent.append(commit)
 
+    def widen(self, width: Callable[[str], int]) -> None:
+        """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""
+        kept = [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
+        self._recent = deque(kept, maxlen=self._recent.maxlen)
+
     def after(self, sequence: int) -> list[Commit]:
         """Commits with a higher sequence that changed elements, in order. Raises Trimmed when some are gone."""
         if sequence >= self._complete_from:
             return [commit for commit in self._recent if commit.sequence > sequence and commit.changes]
         older = self._from_journal(sequence)
         return older + [commit for commit in self._recent if commit.changes]
+
+    def last_time(self) -> datetime | None:
+        """When something was last changed; None when nobody knows any more."""
+        if self._recent or self._store is None:
+            return self._recent[-1].time if self._recent else None
+        last = self._store.last_offset()
+        rows = self._store.read(last - 1, 1) if last >= self._first_offset() else ()
+        return timestamp_from_ms(rows[0].time_ms) if rows else None
 
     def sequence_of_tick(self, tick: int) -> int:
         """The last sequence whose commit was in this tick or before: everything after it is news since then."""
@@ -123,6 +137,16 @@ class History:
             changes.append((before, after))
         moment = timestamp_from_ms(first.time_ms)
         return Commit(first.seq, first.tick, first.tick + 1, moment, changes, first.cause)
+
+
+def _widened(changes: Sequence[Difference], width: Callable[[str], int]) -> list[Difference]:
+    def wide(element: Element | None) -> Element | None:
+        missing = width(element.type) - len(element.values) if element is not None else 0
+        if element is None or missing <= 0:
+            return element
+        return Element(element.id, element.type, element.values + (None,) * missing, element.targets)
+
+    return [(wide(before), wide(after)) for before, after in changes]
 
 
 def replay(

@@ -61,6 +61,7 @@ class Session:
                 self._actors.append(self._checked_actor(actor))
             self.id = database.state.new_id("s")
             database.sessions[self.id] = self
+            database.watching.layer_news()
 
     # --- the public face --------------------------------------------------------------------------------------
 
@@ -155,6 +156,7 @@ class Session:
                     self.transaction.end(self)
                 self.database.watching.management.end_session(self)
                 self.database.sessions.pop(self.id, None)
+                self.database.watching.layer_news()
 
     def __enter__(self) -> Self:
         return self

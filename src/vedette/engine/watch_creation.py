@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
+from vedette.engine.absent_session import AbsentSession
 from vedette.engine.history import Trimmed
 from vedette.engine.lasting import refuse_since
 from vedette.engine.request import Request
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
-from vedette.engine.watch_options import option_values
+from vedette.engine.watch_options import option_values, stored_filter
 from vedette.engine.watch_rights import check_watch_rights
 from vedette.errors import InvalidStatement, MutationError, PolicyError, WatchError
 from vedette.language import statements as ast
@@ -27,7 +28,6 @@ from vedette.watch.watch import Watch
 from vedette.watch.windows import WindowState
 
 if TYPE_CHECKING:
-    from vedette.engine.database import Database
     from vedette.engine.session import Session
     from vedette.engine.watching import Watching
 
@@ -69,6 +69,7 @@ class WatchCreation:
             if watch.lasts:
                 watch.details.request = request
                 self._watching.lasting.remember(watch, request)
+            self._watching.layer_news()
         return watch
 
     def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
@@ -157,6 +158,10 @@ class WatchCreation:
     def _begin(self, watch: Watch) -> None:
         """What is there already, or since then, and from now on what comes."""
         initial = watch.options.initial
+        if watch.shape.layered:  # it is one of those it looks at
+            self._watching.hub_of(watch).add(watch)
+            self.start(watch, self._watching.database.state.graph)
+            return
         if initial.kind != "since":
             self.start(watch, self._watching.database.state.graph)
             self._watching.hub_of(watch).add(watch)
@@ -172,14 +177,22 @@ class WatchCreation:
             raise refuse_since(initial.tick) from None
         self._watching.lasting.catch_up(watch, sequence)
 
-    def start(self, watch: Watch, view: View, tick: int | None = None) -> None:
-        """The state that counting watches need, and the initial event, as of this view (by default the present)."""
+    def start(
+        self, watch: Watch, view: View, tick: int | None = None, *, anew: bool = False, now: Any = None
+    ) -> None:
+        """The state that counting watches need, and the initial event, as of this view (by default the present).
+
+        `anew`: there is an initial event though others were told before; `now`: what time it was then.
+        """
         state, details_needed = self._watching.database.state, watch.shape.strategy != "rows"
         windowed_groups = watch.shape.aggregates and watch.options.window.kind != "none"
-        full = watch.options.initial.kind == "full" and bool(watch.shape.columns) and watch.position == 0
+        first = watch.options.initial.kind == "full" and watch.position == 0
+        full = (first or anew) and bool(watch.shape.columns)
         if not details_needed and not full:
             return
-        rows = self.start_counting(watch, self._watching.own_context(watch, view))
+        context = self._watching.own_context(watch, view)
+        context.now = now or context.now
+        rows = self.start_counting(watch, context)
         if full and not windowed_groups:
             delta = Delta("initial", None)
             delta.matches = list(rows)
@@ -207,15 +220,21 @@ class WatchCreation:
         prepared, _ = self._watching.database.statements.one(facts["text"])
         statement = prepared.statement
         assert isinstance(statement, ast.Watch)
-        absent: Any = _Absent(self._watching.database)
+        absent: Any = AbsentSession(self._watching.database, None)
         request = Request(absent, prepared, constants[: facts["given"]], facts["text"])
         options = read_options(statement.options, option_values(request))
         options = replace(options, **facts.get("altered", {}))
         guarded = facts["actor"] is not None and bool(self._watching.database.schema.policies)
-        compiled = self._compile(request, options, guarded)
+        if "filter" in facts:
+            options = replace(options, filter=stored_filter(facts["filter"]))
+            compiled = compile_watch(request, options, guarded=guarded)
+            self._watching.compiled[facts["text"], len(self._watching.compiled), "altered"] = compiled
+        else:
+            compiled = self._compile(request, options, guarded)
         watch = self._make(compiled, constants, options, None, facts["actor"])
         watch.details.name, watch.details.request = facts["name"], request
-        watch.details.altered = "altered" in facts
+        watch.details.altered, watch.details.refiltered = "altered" in facts, "filter" in facts
+        watch.status = WatchStatus(facts.get("status", WatchStatus.ACTIVE))
         watch.created_ms = facts["created_ms"]
         self._watching.hub.watches[watch.number] = watch
         return watch
@@ -223,14 +242,3 @@ class WatchCreation:
     def restore(self, meta: dict[str, str]) -> None:
         """Take up what lasted over a restart."""
         self._watching.lasting.restore(meta)
-
-
-class _Absent:
-    """Stands for the session of a watch that outlived it."""
-
-    actor = None
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.id = None
-        self.bindings: dict[str, str] = {}

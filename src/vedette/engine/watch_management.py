@@ -97,6 +97,8 @@ class WatchManagement:
                     "E8010", "This watch belongs to another actor", fields={"handle": handle_or_name}
                 )
             watch.owner = session.id
+            if watch.details.expiry is not None:
+                watch.details.expiry.cancel()
             self._watching.by_session.setdefault(session.id, []).append(watch.number)
             if watch.details.unconfirmed:
                 watch.put_back(watch.details.unconfirmed)
@@ -115,8 +117,11 @@ class WatchManagement:
             if status is None:
                 raise unknown(self._watching.id_of(watch))
             watch.status = status
+            if watch.lasts:
+                self._watching.lasting.revise(watch)
             if watch.details.wake is not None:
                 watch.details.wake()
+            self._watching.layer_news()
 
     def end(self, watch: Watch, event: WatchEventKind) -> None:
         status = next_status(watch.status, event)
@@ -137,6 +142,7 @@ class WatchManagement:
                 watch.details.timer.cancel()
             if watch.details.wake is not None:
                 watch.details.wake()
+        self._watching.layer_news()
 
     def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
         """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
@@ -144,18 +150,28 @@ class WatchManagement:
             if next_status(watch.status, WatchEventKind.ALTER) is None:
                 raise unknown(self._watching.id_of(watch))
             options = altered_options(request, watch.options, given)
-            if options.filter is not watch.options.filter:
+            refiltered = options.filter is not watch.options.filter
+            if refiltered:
                 self._refilter(request, watch, options)
             lasted, watch.options = watch.lasts, options
             watch.details.altered = True
-            if watch.lasts and not lasted:
-                compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
-                watch.details.request = compiled.request
-                self._watching.lasting.remember(watch, compiled.request)
-            elif watch.lasts:
-                self._watching.lasting.revise(watch)
-            elif lasted:
-                self._watching.lasting.forget(watch)
+            watch.details.refiltered = watch.details.refiltered or refiltered
+            self._keep_altered(watch, lasted=lasted, refiltered=refiltered)
+            self._watching.layer_news()
+
+    def _keep_altered(self, watch: Watch, *, lasted: bool, refiltered: bool) -> None:
+        """What lasts is the same after a restart, with what was altered."""
+        lasting = self._watching.lasting
+        if watch.lasts and not lasted:
+            compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+            watch.details.request = compiled.request
+            lasting.remember(watch, compiled.request)
+        elif watch.lasts and refiltered:
+            lasting.rebase(watch)
+        elif watch.lasts:
+            lasting.revise(watch)
+        elif lasted:
+            lasting.forget(watch)
 
     def _refilter(self, request: Request, watch: Watch, options: WatchOptions) -> None:
         compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
@@ -189,13 +205,13 @@ class WatchManagement:
             if watch.lasts and watch.status is not WatchStatus.CANCELLED:
                 watch.owner = None
                 watch.details.wake = None
-                self._schedule_expiry(watch)
+                self.schedule_expiry(watch)
             else:
                 self.end(watch, WatchEventKind.CANCEL)
                 self._watching.hub.forget(watch)
                 self._watching.cancelled -= 1
 
-    def _schedule_expiry(self, watch: Watch) -> None:
+    def schedule_expiry(self, watch: Watch) -> None:
         """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""
         if watch.details.actions is not None:
             return
@@ -206,7 +222,8 @@ class WatchManagement:
                 if watch.owner is None:
                     self.end(watch, WatchEventKind.CANCEL)
 
-        clock.call_at(clock.monotonic() + self._watching.database.settings.watch_retention_seconds, expire)
+        seconds = self._watching.database.settings.watch_retention_seconds
+        watch.details.expiry = clock.call_at(clock.monotonic() + seconds, expire)
 
 
 def unknown(id: str) -> WatchError:

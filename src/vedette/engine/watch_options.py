@@ -11,6 +11,7 @@ from vedette.errors import WatchError
 from vedette.language import statements as ast
 from vedette.language.compile_steps import PatternChains
 from vedette.language.context import Context
+from vedette.language.parser import parse_expression
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.scope import Place, Scope
 from vedette.language.syntax import Expression, Literal, Parameter
@@ -20,7 +21,7 @@ from vedette.watch.options import MUTABLE, WatchOptions, read_options, refused
 if TYPE_CHECKING:
     from vedette.engine.request import Request
 
-__all__ = ["altered_options", "option_values"]
+__all__ = ["altered_options", "option_values", "stored_filter"]
 
 
 def option_values(request: Request) -> Callable[[Expression], Any]:
@@ -57,6 +58,16 @@ def altered_options(
     ):
         raise refused("on_full", "a reliable watch never drops")
     return altered
+
+
+def stored_filter(text: str) -> Expression:
+    """A filter that was altered, read again from the store: its literals belong to no statement."""
+
+    def change(node: Any) -> Any:
+        return Literal(node.value, span=node.span) if isinstance(node, Literal) else None
+
+    changed: Expression = exchange(parse_expression(text), change)
+    return changed
 
 
 def _inlined(request: Request, expression: Expression) -> Expression:

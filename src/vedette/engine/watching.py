@@ -13,7 +13,9 @@ from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
+from vedette.engine.absent_session import AbsentSession
 from vedette.engine.lasting import LastingWatches
+from vedette.engine.layer0 import LayerView
 from vedette.engine.self_check import SelfCheck
 from vedette.engine.state import Commit
 from vedette.engine.triggers import Triggers
@@ -29,7 +31,7 @@ from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.evaluation import Scene
+from vedette.watch.evaluation import Scene, watches_of
 from vedette.watch.hub import Told, WatchHub, evaluate, tell_anew
 from vedette.watch.options import WatchOptions
 from vedette.watch.subscription import WatchEventKind, WatchStatus
@@ -91,12 +93,15 @@ class Watching:
             tick=state.tick,
             actor=watch.actor,
         )
-        if watch.shape.guarded:
+        if watch.shape.guarded or watch.shape.layered:
             self.put_sight(watch, context)
         return context
 
     def put_sight(self, watch: Watch, context: Context) -> None:
         """The actor's eyes, as they are now: rights are judged anew at every commit."""
+        if watch.shape.layered:
+            viewer: Any = AbsentSession(self.database, watch.actor)
+            context.view = LayerView(context.view, self.database.layer0, viewer)
         if not watch.shape.guarded or watch.actor is None:
             return
         state = self.database.state
@@ -104,6 +109,18 @@ class Watching:
             view=context.view, now=context.now, tick=context.tick, actor=watch.actor, session=watch.owner
         )
         context.view = Sight(state.program.policies, own, state.schema)
+
+    def layer_news(self) -> None:
+        """Watches or sessions came, went or changed: tell those who watch them. Called with the turn held."""
+        shapes = [*self.hub.layered.values(), *self.immediate.layered.values()]
+        if not shapes:
+            return
+        state = self.database.state
+        told = Told(state.tick, state.sequence, timestamp_to_ms(self.database.clock.now()))
+        for shape in shapes:
+            for watch in watches_of(shape):
+                tell_anew(watch, self.own_context(watch, state.graph), told)
+        self.settle(told, 0)
 
     # --- a grown or reloaded state ----------------------------------------------------------------------------
 

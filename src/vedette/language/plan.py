@@ -162,8 +162,8 @@ class _Planner:
         self.outer = outer
         self.known: dict[int, frozenset[str]] = {}
         """Types that a bound register can have, where an edge guarantees it."""
-        self.loose: set[int] = set()
-        """Registers that a path bound: one of no edges at all ends where it starts, whatever type that has."""
+        self.loose: set[int] = set(bound - outer)
+        """Registers bound by a path, which may have no edges at all, or by whoever anchors the pattern: of any type."""
         self.elements = list(pattern.elements)
         self.waiting = [(c, slots_of(c)) for c in pattern.where if not can_fail(c)]
         self.failing = [condition for condition in pattern.where if can_fail(condition)]

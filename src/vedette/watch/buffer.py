@@ -85,6 +85,7 @@ class EventBuffer:
         if initial is not None:
             entries.appendleft(initial)
         self._gap += gap
+        self.held = min(self.held, len(entries))
 
     def ready(self, durable: int) -> bool:
         """Whether anything may be handed out now."""
@@ -108,6 +109,11 @@ class EventBuffer:
         """Entries that were handed out and not confirmed: they are handed out again, first."""
         self._entries.extendleft(reversed(entries))
 
+    def tell_gap(self, missing: int) -> None:
+        """So many events are missing before the first one that waits."""
+        if missing and self._entries:
+            self._entries[0] = self._entries[0]._replace(dropped=self._entries[0].dropped + missing)
+
     def forget_after(self, sequence: int) -> int:
         """Take out what later commits caused; returns how many entries went."""
         kept = [entry for entry in self._entries if entry.sequence <= sequence]
@@ -129,10 +135,12 @@ class EventBuffer:
         self.held = 0
 
     def validate(self) -> None:
-        """Raise AssertionError unless sequences rise and what is held is there; for tests."""
+        """Raise AssertionError unless what is held is there and every drop is told once; for tests."""
         entries = list(self._entries)
         assert 0 <= self.held <= len(entries)
         assert len({entry.position for entry in entries}) == len(entries)
+        assert all(entry.dropped >= 0 for entry in entries)
+        assert self._gap + sum(entry.dropped for entry in entries) <= self.dropped
 
 
 class _Rank:
@@ -149,8 +157,16 @@ class _Rank:
                 continue
             if mine is None or theirs is None:
                 return (mine is None) == down
-            return bool(mine > theirs) if down else bool(mine < theirs)
+            return _precedes(theirs, mine) if down else _precedes(mine, theirs)
         return self.place < other.place
+
+
+def _precedes(one: Any, other: Any) -> bool:
+    """Values of a union may have no common order: then their types have one."""
+    try:
+        return bool(one < other)
+    except TypeError:
+        return type(one).__name__ < type(other).__name__
 
 
 def _ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:

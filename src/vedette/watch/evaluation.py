@@ -47,7 +47,7 @@ class Scene:
             known = Context(
                 view=shared.view, constants=watch.constants, now=self._now, tick=self._tick, actor=watch.actor
             )
-            if watch.actor is not None and self._sight is not None:
+            if self._sight is not None and (watch.actor is not None or watch.shape.layered):
                 self._sight(watch, known)
             self._own[key] = known
         return known

@@ -76,6 +76,8 @@ class WatchHub:
         """`elder`: another hub of the same database, with which it shares the watches it knows."""
         self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
         self._by_type: dict[str, dict[int, WatchShape]] = {}
+        self.layered: dict[int, WatchShape] = {}
+        """Shapes that look at Layer 0."""
         self._always: dict[int, WatchShape] = {}
         """Shapes that look at the time: every commit and tick concerns them."""
 
@@ -109,8 +111,10 @@ class WatchHub:
     def _enter_shape(self, shape: WatchShape) -> None:
         for name in shape.types:
             self._by_type.setdefault(name, {})[id(shape)] = shape
-        if shape.time_dependent:
+        if shape.time_dependent or "_TickState" in shape.types:
             self._always[id(shape)] = shape
+        if shape.layered:
+            self.layered[id(shape)] = shape
 
     def _leave_shape(self, shape: WatchShape) -> None:
         for name in shape.types:
@@ -118,6 +122,7 @@ class WatchHub:
             if held is not None:
                 held.pop(id(shape), None)
         self._always.pop(id(shape), None)
+        self.layered.pop(id(shape), None)
 
     # --- a commit ---------------------------------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ _RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
 _NEVER = object()
 """The key of a watch that compares with NaN: nothing is equal to it, above or below."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
+COUNTERS = frozenset({"events_delivered", "events_pending", "last_event_at"})
+"""Attributes of `_Watch` that change with every event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,8 @@ class WatchShape:
         self.size = watch.size
         closed = tuple(c for c in watch.pattern.where if not _is_open(c) and _prunes(c, guarded, masked))
         opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_fail)
-        self.keys, self.range, self.residual = _split(opened, masked)
+        shared = [c for c in opened if _prunes(c, guarded, masked)]
+        self.keys, self.range, self.residual = _split(opened, shared)
         self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
         chains = PatternChains(context)
@@ -112,14 +115,21 @@ class WatchShape:
         self.verify = self._verifier(chains) if guarded or self.turnable else self.matches
         self.single = self._single_element(looked_at, closed)
         self.closed_closures = [chains.condition(c) for c in closed]
-        self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
-        if self.aggregates and watch.returns is not None:
-            self._prepare_groups(watch.returns, chains)
+        self._classify(watch, projections)
+        self._prepare_groups(watch.returns, chains)
         self.strategy = self._choose_strategy()
+
+    def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
+        self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
+        self.layered = any(name.startswith("_") for name in self.types)
+        """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
+        columns = zip(self.columns, projections, strict=True)
+        self._counters = frozenset(name for name, projection in columns if _counts(projection))
 
     def _choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
-        if self.time_dependent or (self.returns is not None and not maintained(self.returns.aggregates)):
+        maintainable = self.returns is None or maintained(self.returns.aggregates)
+        if self.time_dependent or self.layered or not maintainable:
             return "reevaluated"
         if self.aggregates:
             return "groups"
@@ -229,7 +239,9 @@ class WatchShape:
         return frozenset(compress(self.columns, calls))
 
     def differs(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
-        """Whether a reader would call two rows of a group different; COLLECT promises no order."""
+        """Whether a reader would call two rows different; COLLECT promises no order, watches' counters are no news."""
+        if self.layered:
+            old, new = self._without_counters(old), self._without_counters(new)
         if not self._collected:
             return not same(old, new)
         return any(
@@ -239,7 +251,12 @@ class WatchShape:
             for name, value in new.items()
         )
 
-    def _prepare_groups(self, returns: ResolvedReturn, chains: PatternChains) -> None:
+    def _without_counters(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: without_counters(value) for name, value in row.items() if name not in self._counters}
+
+    def _prepare_groups(self, returns: ResolvedReturn | None, chains: PatternChains) -> None:
+        if returns is None or not returns.aggregates:
+            return
         keys = returns.keys
         self._keys = [chains.condition(key) for key in keys]
         self._inputs = [
@@ -311,15 +328,18 @@ def evaluated(
 
 
 def _split(
-    opened: Sequence[Condition], masked: frozenset[str]
+    opened: Sequence[Condition], shared: Sequence[Condition]
 ) -> tuple[list[tuple[Condition, int]], tuple[Condition, str, int] | None, list[Condition]]:
-    """Sort conditions with constants into keys, at most one range, and the rest."""
+    """Sort conditions with constants into keys, at most one range, and the rest.
+
+    Only the `shared` ones may be keys: their other side must have one value, whoever is asking.
+    """
     keys: list[tuple[Condition, int]] = []
     ranged: tuple[Condition, str, int] | None = None
     residual: list[Condition] = []
     for condition in opened:
         sides = _sides(condition)
-        if sides is None or can_fail(condition) or _reads(condition, masked):
+        if sides is None or condition not in shared:
             residual.append(condition)
             continue
         side, op, constant = sides
@@ -380,6 +400,20 @@ def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
 
 def _is_open(condition: Condition) -> bool:
     return any(isinstance(part, Constant) for part in resolved.subexpressions(condition))
+
+
+def _counts(projection: Condition) -> bool:
+    """Whether a column is a counter of watches, whose changes are no news (spec/watch.md B40)."""
+    if not isinstance(projection, resolved.AttributeOf):
+        return False
+    return projection.name in COUNTERS and "_Watch" in projection.places
+
+
+def without_counters(value: Any) -> Any:
+    """The image of a watch without its counters; anything else as it is."""
+    if not isinstance(value, dict) or value.get("_type") != "_Watch":
+        return value
+    return {name: each for name, each in value.items() if name not in COUNTERS}
 
 
 def _tells_time(condition: Condition) -> bool:

@@ -29,9 +29,12 @@ class WatchDetails:
         "commit",
         "cursor",
         "errors",
+        "expiry",
         "groups",
+        "highest",
         "last_rows",
         "name",
+        "refiltered",
         "request",
         "result",
         "rows",
@@ -62,12 +65,18 @@ class WatchDetails:
         self.actions_size = 0
         self.altered = False
         """Whether ALTER WATCH changed an option."""
+        self.refiltered = False
+        """Whether it changed the filter."""
+        self.expiry: Any = None
+        """Reliable watches without a session: when they end."""
         self.cursor: dict[str, int] | None = None
         """Lasting watches: what is stored of how far they are."""
         self.base = 0
         """Lasting watches: the first commit after their initial snapshot."""
         self.unconfirmed: list[Entry] = []
         """Reliable watches: handed out, and not confirmed yet."""
+        self.highest: Entry | None = None
+        """Reliable watches: of what is confirmed, the one with the highest position."""
         self.behind: int | None = None
         """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
         self.commit: tuple[int, int] = (0, 0)

@@ -54,9 +54,11 @@ class WindowState:
         """End the window: its bounds, and the events from its start up to, not at, its end."""
         start, end = self.start, self.end
         collected = self._collected
-        while collected and collected[0][0] < start:
+        while self.window.kind == "sliding" and collected and collected[0][0] < start:
             collected.popleft()
         held = [(tick, delta) for at, tick, delta in collected if at < end]
+        if self.window.kind == "tumbling":  # each event is in one window; what a restart cut off, in the next
+            self._collected = deque(each for each in collected if each[0] >= end)
         self.end = end + self.window.interval
         return start, end, held
 

@@ -10,6 +10,9 @@
     }
     edge belongs_to(task: Task, project: Project)
 
+.ontology tasks
+    node Task { title: String, status: String = "todo", n: Int = 0 }
+
 === seed.events, B2, B3, surface.position | a board shows tasks as they come, change and go
 .watches one element
 .given board
@@ -422,3 +425,38 @@ added "rent"
 > TICK
 .told late
 added "gas"
+
+=== seed.parameters, seed.filter | a list as a parameter, and one in a filter
+.watches one element
+.given tasks
+.with {"names": ["a", "b"]}
+> w = WATCH t: Task WHERE t.title IN $names [filter: t.title IN ["b", "c"]] RETURN t.title
+>> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
+.told w
+initial (nothing)
+added "b"
+
+=== seed.events | everything of a row
+.watches one element
+.given tasks
+> w = WATCH t: Task [initial: none] RETURN *
+> SPAWN a: Task { title = "a" }
+.told w
+added Task #a {title: "a", status: "todo", n: 0}
+
+=== B38, M4 | a condition that fails ends the watch, and the commit stands
+.watches one element
+.given tasks
+> w = WATCH t: Task WHERE 10 / t.n > 1 [initial: none] RETURN t.title
+> SPAWN a: Task { title = "a", n = 2 }
+.told w
+added "a"
+> SPAWN b: Task { title = "b", n = 0 }
+.told w
+(nothing)
+.errors w
+E2101 Division by zero
+> MATCH s: _Watch RETURN s.status
+"cancelled"
+> MATCH t: Task RETURN COUNT(*)
+2

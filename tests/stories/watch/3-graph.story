@@ -5,6 +5,9 @@
     edge friend(a: Person, b: Person) [symmetric, no_self]
     edge reports_to(who: Person, boss: Person)
 
+.ontology tasks
+    node Task { title: String, status: String = "todo", n: Int = 0 }
+
 === wish.absence, B38 | tasks that nobody has taken
 .watches several elements
 .define
@@ -273,3 +276,31 @@ changed 1 | 1 | 3 -> 1 | 1 | 4
 removed 1 | 4
 .told counted
 removed 1 | 1 | 4
+
+=== pattern.edges | edges by their type
+.watches several elements
+.given tasks
+.define
+    node P { name: String }
+    edge at(t: Task, p: P) { k: Int = 0 }
+>> SPAWN a: Task { title = "a" } SPAWN p: P { name = "p" }
+> e = WATCH e: at RETURN e.k
+> LINK at(#a, #p) { k = 3 } AS x
+> SET #x.k = 4
+> KILL #p
+.told e
+initial (nothing)
+added 3
+changed 3 -> 4
+removed 4
+
+=== pattern.types, wish.define | anything at all, also of types that come later
+.watches one element
+.given tasks
+> all = WATCH n: any [initial: none] RETURN n.id
+> SPAWN a: Task { title = "a" }
+.define node New { x: Int = 1 }
+> SPAWN b: New
+.told all
+added #a
+added #b

@@ -370,3 +370,62 @@ added "c"
 (nothing)
 .errors strict
 E8005 watch cancelled
+
+=== seed.visibility, surface.aggregates | immediate counts follow a rollback
+.watches one element
+.given tasks
+> n = WATCH t: Task [visibility: immediate] RETURN COUNT(*)
+.told n
+initial
+  0
+> BEGIN
+>> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }
+.told n
+changed 0 -> 1
+changed 1 -> 2
+> ROLLBACK
+.told n
+changed 2 -> 0
+
+=== B24, seed.visibility | a reader sees nothing of another's open transaction
+.watches one element
+.given tasks
+bob> w = WATCH t: Task RETURN t.title
+> BEGIN
+> SPAWN a: Task { title = "a" }
+bob> MATCH t: Task RETURN COUNT(*)
+0
+.told w
+initial (nothing)
+> COMMIT
+.told w
+added "a"
+
+=== surface.since, seed.visibility | looking back, then drafts
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "a" }
+> SPAWN b: Task { title = "b" }
+> w = WATCH t: Task [initial: since(0), visibility: immediate] RETURN t.title
+.told w
+added "b"
+> BEGIN
+> SPAWN c: Task { title = "c" }
+.told w
+added "c"
+> COMMIT
+.told w
+(nothing)
+> CANCEL WATCH #w
+
+=== surface.position, M4 | of two equal watches one is cancelled, the other goes on
+.watches one element
+.given tasks
+> a = WATCH t: Task [initial: none] RETURN t.title
+> b = WATCH t: Task [initial: none] RETURN t.title
+> CANCEL WATCH #a
+> SPAWN x: Task { title = "x" }
+.told a
+(nothing)
+.told b
+added "x"

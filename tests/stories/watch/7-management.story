@@ -279,7 +279,6 @@ removed "a"
 === B40, wish.watchwatch | watches can be watched: who comes and who goes
 .watches one element
 .given tasks
-.pending watches of Layer 0
 > watches = WATCH s: _Watch WHERE s.name != "watches" RETURN s.name, s.status
 .told watches
 initial (nothing)
@@ -382,7 +381,6 @@ added "c" (position 3)
 === surface.alter, surface.reliable, surface.restart | a filter that was altered is still so after a restart
 .watches one element
 .given tasks
-.pending an altered filter over a restart
 >> SPAWN a: Task { title = "a", n = 1 }
    SPAWN b: Task { title = "b", n = 2 }
 > w = WATCH t: Task [delivery: reliable, filter: t.n > 1] RETURN t.title
@@ -410,3 +408,55 @@ bob> ALTER WATCH #w SET [delivery: best_effort]
 .close bob
 .attach w
 ! E8002
+
+=== B40, wish.watchwatch | counters are no news, also when a watch is told whole
+.watches one element
+.given tasks
+> w = WATCH t: Task RETURN t.title
+> others = WATCH s: _Watch WHERE s.name = "w" [initial: none] RETURN s.name, s.events_pending, s.status
+> SPAWN a: Task { title = "a" }
+> x = WATCH t: Task RETURN t.n
+.told others
+(nothing)
+> PAUSE WATCH #w
+.told others
+changed "w" | 2 | "active" -> "w" | 2 | "paused"
+
+=== B40, wish.watchwatch, 5.C9 | who is connected, and with how many watches
+.watches several elements
+.given tasks
+> here = WATCH s: _Session [initial: none] RETURN COUNT(*) AS sessions
+> load = WATCH s: _Session, w: _Watch, _session_has_watch(s, w) WHERE w.name = "b" [initial: none] RETURN w.name
+bob> b = WATCH t: Task RETURN t.title
+.told here
+changed 1 -> 2
+.told load
+added "b"
+.close bob
+.told here
+changed 2 -> 1
+.told load
+removed "b"
+
+=== B40, surface.management | actors watch their own watches only
+.watches one element
+.given team
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+.session ann as #ann
+.session bob as #bob
+ann> mine = WATCH s: _Watch [initial: none] RETURN s.name
+bob> b = WATCH u: User RETURN u.name
+ann> a = WATCH u: User RETURN u.name
+.told mine
+added "a"
+
+=== B40, seed.trigger | a note for every watch that ends
+.watches one element
+.given tasks
+.define node Note { text: String }
+> WATCH s: _Watch WHERE s.status = "cancelled" ON MATCH DO SPAWN n: Note { text = s.name }
+> w = WATCH t: Task RETURN t.title
+> CANCEL WATCH #w
+> MATCH n: Note RETURN n.text
+"w"

@@ -6,6 +6,9 @@
     node Notification { message: String }
     edge notify(team: Team, notification: Notification)
 
+.ontology tasks
+    node Task { title: String, status: String = "todo", n: Int = 0 }
+
 === seed.trigger, B23, surface.triggers | a notification for every task of high priority
 .watches one element
 .given ops
@@ -175,3 +178,40 @@ added "a"
 ! E8009 ON MATCH DO
 > WATCH t: Task ON MATCH DO SPAWN n: Notification { message = "x" } RETURN DISTINCT t.title
 ! E8009 ON MATCH DO
+
+=== B23, surface.triggers | a trigger that removes what it matched
+.watches one element
+.given tasks
+> trig = WATCH t: Task WHERE t.status = "done" ON MATCH DO KILL t
+> all = WATCH t: Task [initial: none] RETURN t.title, t.status
+> SPAWN a: Task { title = "a" }
+> SET #a.status = "done"
+.told all in order
+added "a" | "todo"
+changed "a" | "todo" -> "a" | "done"
+removed "a" | "done"
+> MATCH t: Task RETURN COUNT(*)
+0
+
+=== B23, surface.triggers | a trigger that changes its match, each time anew
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "a", n = 1 }
+> trig = WATCH t: Task WHERE t.status = "go" ON MATCH DO SET t.status = "went" SET t.n = t.n + 1
+> SET #a.status = "go"
+> SET #a.status = "go"
+> MATCH t: Task RETURN t.status, t.n
+"went" | 3
+
+=== B23, surface.triggers | two matches of one commit, two actions
+.watches one element
+.given tasks
+>> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }
+> trig = WATCH t: Task WHERE t.status = "go" ON MATCH DO SET t.n = 1
+> BEGIN
+> SET #a.status = "go"
+> SET #b.status = "go"
+> COMMIT
+> MATCH t: Task RETURN t.n
+1
+1

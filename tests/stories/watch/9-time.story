@@ -240,3 +240,46 @@ added "d"
 .told late
 initial (window 0s..10s)
   1
+
+=== seed.window, M4 | a cancelled window tells nothing more
+.watches one element
+.given tasks
+> w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
+> SPAWN a: Task { title = "a" }
+> CANCEL WATCH #w
+.advance 5s
+.told w
+(nothing)
+
+=== seed.window, M2 | a paused window is told afterwards
+.watches one element
+.given tasks
+> w = WATCH t: Task [window: tumbling(1s), initial: none] RETURN t.title
+> PAUSE WATCH #w
+> SPAWN a: Task { title = "a" }
+.advance 1s
+.told w
+(nothing)
+> RESUME WATCH #w
+.told w
+window 0s..1s
+  added "a"
+
+=== seed.timing, seed.buffer | held for a tick, and too many of them
+.watches one element
+.settings tick = "manual"
+.given tasks
+> w = WATCH t: Task [deliver_on: tick, initial: none, buffer: 2] RETURN t.title
+>> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
+.told w
+(nothing)
+> TICK
+.told w
+added "b" (dropped 1)
+added "c"
+> SPAWN d: Task { title = "d" }
+.told w
+(nothing)
+> TICK
+.told w
+added "d"

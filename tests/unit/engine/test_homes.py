@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,6 +192,23 @@ def test_after_closing(db: Vedette, location: str) -> None:
     if location != ":memory:":
         with vedette.open(location) as again:
             assert again.databases() == ["default", "other"]
+
+
+def test_a_closed_home_leaves_nothing_behind(location: str) -> None:
+    """Neither a thread that waits for nothing, nor the graph in somebody's memory."""
+    before = set(threading.enumerate())
+    db = vedette.open(location, environment={}, tick_interval_seconds=3_600)
+    db.define("node Task { title: String }")
+    session = db.session()
+    session.execute('SPAWN t: Task { title = "x" }')
+    database, graph = weakref.ref(db.default), weakref.ref(db.default.watching)
+    db.close()
+    del db, session
+    gc.collect()
+    assert (database(), graph()) == (None, None)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread.name
 
 
 def test_closing_with_open_transactions(db: Vedette, location: str) -> None:

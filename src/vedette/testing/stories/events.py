@@ -26,7 +26,7 @@ __all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]
 _NOTED = re.compile(r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window) [^()]*)\)$")
 
 PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end"})),
+    "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end", "dropped"})),
     "added": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
     "removed": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
     "changed": (frozenset({"match", "prev"}), frozenset({"window_start", "window_end", "dropped"})),
