@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.properties.engine_driver import Driver
 from tests.properties.graph_model import ModelGraph, ModelTransaction
-from tests.properties.ontology_model import random_ontology
+from tests.properties.ontology_model import OntologyModel, random_ontology
 from tests.properties.query_model import ConstraintModel, matches, value_of
 from tests.properties.random_graphs import random_graph
 from tests.properties.random_queries import random_constraint
@@ -117,5 +117,52 @@ def test_every_match_that_changes_can_concern_is_found(
             assert found <= there, (rule.text("c"), found - there, after.items)
             everything = finder.found(finder.matches.everything(context), keys)
             assert everything == there, (rule.text("c"), everything, there)
+    finally:
+        driver.close()
+
+
+LOG = "node Log { " + ", ".join(f"v{i}: Int?" for i in range(12)) + " }"
+
+
+def random_rule(random: Random, depth: int) -> tuple[OntologyModel, ConstraintModel]:
+    """A pattern that no Log can match: else a rule that logs its matches would log its own logs."""
+    while True:
+        ontology = random_ontology(random, plain=True)
+        rule = random_constraint(random, ontology, depth)
+        if "any" not in rule.text("r") and "any" not in ontology.text() and len(rule.pattern.variables) <= 12:
+            return ontology, rule
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    nodes=st.integers(0, 6),
+    edges=st.integers(0, 10),
+    depth=st.integers(0, 2),
+    writes=st.integers(1, 4),
+)
+@SEARCH
+def test_a_rule_fires_once_for_every_new_match(seed: int, nodes: int, edges: int, depth: int, writes: int):
+    random = Random(seed)
+    ontology, rule = random_rule(random, depth)
+    before = random_graph(random, ontology, nodes, edges)
+    names = rule.pattern.variables
+    logged = ", ".join(f"v{i} = {name}.k" for i, name in enumerate(names))
+    note(f"{ontology.text()}\n{rule.pattern.text()}")
+    driver = Driver(f"{ontology.text()}\n{LOG}")
+    try:
+        driver.load(before)
+        driver.home.define(f"rule log: {rule.pattern.text()} => SPAWN entry: Log {{ {logged} }}")
+        driver.run("BEGIN")
+        transaction = ModelTransaction(before)
+        for _ in range(writes):
+            note(random_write(random, driver, transaction))
+        known = {_identity(rule, match) for match in matches(rule.pattern, {}, before)}
+        there = {_identity(rule, match) for match in matches(rule.pattern, {}, transaction.view())}
+        assert not isinstance(driver.run("COMMIT"), Exception)
+        columns = ", ".join(f"l.v{i}" for i in range(len(names))) or "1"
+        rows = driver.rows(f"MATCH l: Log RETURN {columns}")
+        fired = [frozenset(zip(names, row, strict=False)) for row in rows]
+        assert len(fired) == len(set(fired)), "fired twice for one match"
+        assert there - known <= set(fired) <= there, (there - known, fired, there)
     finally:
         driver.close()

@@ -112,7 +112,7 @@ class _Author:
         self.choices = choices
         self.lasting = lasting
         self.immediate = not lasting and choices.chance(20)
-        """Whether some watches see statements; then no two transactions are open at a time."""
+        """Whether some watches see statements before they are committed."""
         self.ontology = draw_ontology(choices, rules=choices.chance(25), policies=policies)
         self.policies = policies
         self.alive: Named = {}
@@ -167,7 +167,7 @@ class _Author:
         form = self.choices.weighed(
             change=10,
             several=4,
-            interleaved=0 if self.immediate else 1,
+            interleaved=1,
             watch=1,
             manage=1,
             since=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -20,7 +21,7 @@ def test_appointments_are_kept_in_the_order_of_their_moments() -> None:
     clock, calls = SystemClock(), SimpleQueue[int]()
     now = clock.monotonic()
     for number in (3, 1, 2):
-        clock.call_at(now + number / 100, lambda number=number: calls.put(number))
+        clock.call_at(now + number / 100, partial(calls.put, number))
     clock.call_at(now - 1, lambda: calls.put(0))
     assert [calls.get(timeout=PATIENCE) for _ in range(4)] == [0, 1, 2, 3]
     assert clock.monotonic() >= now + 0.03
@@ -45,7 +46,7 @@ def test_the_thread_ends_with_the_last_appointment() -> None:
     for number in range(3):  # and comes again with the next
         far = clock.call_at(clock.monotonic() + 3_600, lambda: None)
         (keeper,) = set(keepers()) - before
-        clock.call_at(clock.monotonic(), lambda number=number: calls.put(number))
+        clock.call_at(clock.monotonic(), partial(calls.put, number))
         assert calls.get(timeout=PATIENCE) == number
         far.cancel()
         keeper.join(PATIENCE)

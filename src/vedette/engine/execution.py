@@ -213,7 +213,7 @@ def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -
     except BaseException:
         context.writer.unbind()
         if opened is None:
-            session.database.watching.take_back(transaction)
+            session.database.watching.show_end(transaction)
         raise
     result.warnings = warnings
     _count(result, transaction.counts)
@@ -291,7 +291,7 @@ def commit_transaction(
         result.tick = commit.tick
         database.gate.submit(commit.sequence, commit)
         database.watching.committed(commit, 0)
-    database.watching.show_committed(transaction)
+    database.watching.show_end(transaction)
     return warnings
 
 

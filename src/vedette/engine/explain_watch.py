@@ -73,6 +73,8 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
 def _mode(shape: WatchShape) -> str:
     if shape.time_dependent:
         return "re-evaluated at every commit and tick: it looks at the time"
+    if shape.layered:
+        return "re-evaluated when watches or sessions come, go or change: it looks at Layer 0"
     return _STRATEGIES[shape.strategy]
 
 

@@ -144,15 +144,14 @@ class GraphState:
         if started != self.sequence:
             self._check_conflicts(transaction, changes)
         if explicit:
-            self._check_minimums(transaction, changes)
+            self._check_minimums(transaction, changes, named=self._names_ids(context(None)))
         warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
         return self.record(now, changes, cause, meta=meta), warnings
 
-    def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
+    def _names_ids(self, context: Context) -> bool:
         """An actor who is bound by policies learns no ids: it may not see what it collides with."""
-        named = context.actor is None or not self.schema.policies
-        return check_constraints(self.program.constraints, context, changes, named=named)
+        return context.actor is None or not self.schema.policies
 
     def apply(self, changes: Sequence[Difference]) -> None:
         """Change the graph; until the commit is recorded the state is torn."""

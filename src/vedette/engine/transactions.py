@@ -84,7 +84,7 @@ class OpenTransaction:
             session.database.state.close_snapshot(self._snapshot)
         if not committed:
             session.bindings = self._bindings
-            session.database.watching.take_back(self.transaction)
+            session.database.watching.show_end(self.transaction)
         session.transaction = None
 
 

@@ -52,7 +52,7 @@ class Triggers:
         for watch, row in found:
             by_watch.setdefault(watch.number, []).append((watch, row))
         for pairs in by_watch.values():
-            pairs.sort(key=lambda pair: pair[0].shape.matches.key(pair[1]))
+            pairs.sort(key=lambda pair: pair[0].shape.identity(pair[1]))
             cursor = pairs[0][0].details.cursor or {}
             skip = cursor.get("done", 0) if cursor.get("sequence") == sequence else 0
             for done, (watch, row) in enumerate(pairs[skip:], skip + 1):

@@ -56,7 +56,7 @@ class WatchWindows:
         rows = watch.shape.query.run(context)
         if window.window.kind == "sliding":
             recent = window.recent()
-            rows = [row for row in rows if watch.shape.matches.key(row) in recent]
+            rows = [row for row in rows if watch.shape.identity(row) in recent]
         start, end, _ = window.close()
         new, old = watch.shape.grouped(rows, context), details.told_groups
         details.told_groups = new

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
 from vedette.engine.absent_session import AbsentSession
+from vedette.engine.draft import Draft
 from vedette.engine.lasting import LastingWatches
 from vedette.engine.layer0 import LayerView
 from vedette.engine.self_check import SelfCheck
@@ -56,6 +57,7 @@ class Watching:
         self.hub = WatchHub()
         self.immediate = WatchHub(self.hub)
         """Watches that see transactions before they commit."""
+        self.draft = Draft(database)
         self.lasting = LastingWatches(self)
         self.triggers = Triggers(self)
         self.creation = WatchCreation(self)
@@ -86,6 +88,8 @@ class Watching:
 
     def own_context(self, watch: Watch, view: View) -> Context:
         state = self.database.state
+        if view is state.graph and watch.options.visibility == "immediate":
+            view = self.draft.view
         context = Context(
             view=view,
             constants=watch.constants,
@@ -125,7 +129,9 @@ class Watching:
     # --- a grown or reloaded state ----------------------------------------------------------------------------
 
     def before_define(self) -> dict[int, dict[Any, Any]]:
-        """What watches of actors see now: policies may be about to change."""
+        """What watches of actors see now: policies may be about to change. Open transactions will be rolled back."""
+        for transaction in self.draft.open():
+            self.show_end(transaction)
         graph = self.database.state.graph
         live = [
             w
@@ -187,6 +193,8 @@ class Watching:
             if checked is not None:
                 self.self_check.compare(checked, scene, told)
             self.settle(told, depth)
+        if self.immediate.busy:
+            self._show(self.draft.landed(commit.changes))
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
 
@@ -272,29 +280,23 @@ class Watching:
     # --- before the commit ------------------------------------------------------------------------------------
 
     def show(self, transaction: Transaction) -> None:
-        """A statement has written: tell immediate watches what is different in its transaction now."""
+        """A statement has written: tell immediate watches what is different now."""
         if self.immediate.busy:
-            self._show(transaction.unseen(), transaction.view)
+            self._show(self.draft.written(transaction))
 
-    def show_committed(self, transaction: Transaction) -> None:
-        """Rules and the commit itself may have added to what immediate watches know."""
-        if self.immediate.busy:
-            self._show(transaction.unseen(), self.database.state.graph)
+    def show_end(self, transaction: Transaction) -> None:
+        """A transaction has ended: after a rollback immediate watches are told the way back."""
+        if transaction.shown:
+            self._show(self.draft.ended(transaction))
 
-    def take_back(self, transaction: Transaction) -> None:
-        """A rollback: immediate watches are told the way back."""
-        if self.immediate.busy:
-            self._show(transaction.seen_only(), self.database.state.graph)
-
-    def _show(self, changes: list[Difference], after: View) -> None:
+    def _show(self, changes: list[Difference]) -> None:
         shapes = self.immediate.concerned(changes) if changes else []
         if not shapes:
             return
-        state = self.database.state
+        state, after = self.database.state, self.draft.view
         told = Told(state.tick, self.database.gate.durable_tick, timestamp_to_ms(self.database.clock.now()))
-        self.immediate.tell(
-            shapes, changes, self._scene(self._before(after, changes), after, state.tick), told
-        )
+        scene = self._scene(self._before(after, changes), after, state.tick)
+        self.immediate.tell(shapes, changes, scene, told)
         self.settle(told, 0)
 
     # --- handing out ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from vedette.graph.tables import SchemaTables
 from vedette.graph.transaction import Transaction
 from vedette.language import resolve_mutations as mutations
 from vedette.language.compile_expressions import Closure
-from vedette.language.compile_queries import BindingQuery
+from vedette.language.compile_queries import RowQuery
 from vedette.language.compile_steps import PatternChains
 from vedette.language.context import Row
 from vedette.language.resolve_queries import free_slots
@@ -359,15 +359,15 @@ def _joins(edge: Element, wanted: list[str | None], symmetric: bool) -> bool:
 def _subquery(
     subquery: mutations.ResolvedSubquery, chains: PatternChains, size: int
 ) -> Callable[[Row], list[Element]]:
-    query = BindingQuery(subquery.query, chains, size, free_slots(subquery.query))
-    pick = chains.condition(subquery.returns.projections[0])
+    outer = free_slots(subquery.query)
+    query = RowQuery(subquery.query, subquery.returns, chains, size, chains.context.schema, outer)
 
     def find(row: Row) -> list[Element]:
         kept = row[0].sink
-        rows = query.run(row[0], tuple(enumerate(row))[1:])
+        rows = query.rows(row[0], tuple(enumerate(row))[1:])
         row[0].sink = kept
         view = row[0].writer.transaction.view
-        found = {element.id: element for element in (pick(each) for each in rows) if element is not None}
+        found = dict.fromkeys(element.id for element, *_ in rows if element is not None)
         return [latest for latest in map(view.get, found) if latest is not None]
 
     return find

@@ -171,16 +171,6 @@ class Transaction:
                 self.shown[id] = now
         return changes
 
-    def seen_only(self) -> list[tuple[Element | None, Element | None]]:
-        """The way back from what was shown to what is in the base."""
-        changes = []
-        for id, last in self.shown.items():
-            now = self.view.base.get(id)
-            if now is not last:
-                changes.append((last, now))
-        self.shown.clear()
-        return changes
-
     # --- the outcome ------------------------------------------------------------------------------------------
 
     def changes(self) -> list[tuple[Element | None, Element | None]]:

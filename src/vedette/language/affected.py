@@ -108,7 +108,7 @@ class AffectedMatches:
         self._pairs = turnable_pairs(pattern, frozenset())
         bound = [e for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement))]
         self._slots = tuple(e.slot for e in bound)
-        self.variables = tuple(e.slot for e in bound if every_row or e.name not in (None, "_"))
+        self.variables = tuple(e.slot for e in bound if every_row or e.name is not None)
         """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
         self.collapses = len(self.variables) < len(self._slots)
         """Whether several ways to match may be one identity, since not everything has a name."""

@@ -56,7 +56,13 @@ class RowQuery:
     """A query with RETURN: rows of values, grouped, made distinct, ordered and cut."""
 
     def __init__(
-        self, query: ResolvedQuery, returns: ResolvedReturn, chains: PatternChains, size: int, schema: Schema
+        self,
+        query: ResolvedQuery,
+        returns: ResolvedReturn,
+        chains: PatternChains,
+        size: int,
+        schema: Schema,
+        outer: frozenset[int] = frozenset(),
     ) -> None:
         self.columns = returns.columns
         self._size = size
@@ -71,11 +77,18 @@ class RowQuery:
         self._grouping = _Grouping(returns, chains, self._project) if returns.aggregates else None
         self._stops_early = not (returns.distinct or returns.order or returns.aggregates)
         sink = self._grouping.add if self._grouping is not None else _row_sink(self._project)
-        self._chain = _whole(query, chains, sink, frozenset())
+        self._chain = _whole(query, chains, sink, outer)
 
     def run(self, context: Context) -> list[tuple[Any, ...]]:
+        """The rows as a user sees them."""
+        return self._exported(self.rows(context))
+
+    def rows(self, context: Context, preset: Sequence[tuple[int, Any]] = ()) -> list[tuple[Any, ...]]:
+        """The rows with elements in them, and what they are ordered by behind the columns."""
         row: Row = [None] * self._size
         row[0] = context
+        for slot, value in preset:
+            row[slot] = value
         offset = _amount(self._offset, row, "OFFSET", 0)
         limit = _amount(self._limit, row, "LIMIT", _EVERYTHING)
         context.stop_at = offset + limit if self._stops_early else _EVERYTHING
@@ -92,7 +105,7 @@ class RowQuery:
             _sort(rows, column, descending)
         if offset or limit < len(rows):
             rows = rows[offset : offset + limit]
-        return self._exported(rows)
+        return rows
 
     def _exported(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         width, export = self._width, self._export

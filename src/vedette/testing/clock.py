@@ -40,7 +40,7 @@ class ManualClock:
             raise ValueError(
                 "a ManualClock needs a start with a time zone, such as datetime(2024, 1, 1, tzinfo=UTC)"
             )
-        self._start = start.astimezone(UTC)
+        self._start = start.astimezone(UTC).replace(microsecond=start.microsecond // 1000 * 1000)
         self._elapsed = 0.0
         self._timers: list[Timer] = []
         self._ranks = 0

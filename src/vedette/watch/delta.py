@@ -47,11 +47,20 @@ class Delta:
 
 def same(old: Any, new: Any) -> bool:
     """Whether a reader would call two values equal: 1, 1.0 and true are not, NaN is what it was."""
-    if type(old) is not type(new):
+    if old is new:
+        return True
+    kind = type(old)
+    if kind is not type(new):
         return False
-    if isinstance(old, dict):
-        return old.keys() == new.keys() and all(same(value, new[name]) for name, value in old.items())
-    if isinstance(old, list):
+    if kind is dict:
+        if old.keys() != new.keys():
+            return False
+        for name, value in old.items():
+            other = new[name]
+            if value is not other and not same(value, other):
+                return False
+        return True
+    if kind is list:
         return len(old) == len(new) and all(map(same, old, new))
     return bool(old == new) or (is_nan(old) and is_nan(new))
 

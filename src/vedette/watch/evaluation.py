@@ -71,8 +71,8 @@ def shape_matches(
     if shape.matches.collapses:
         _complete(shape, before, scene.after, after)
         _complete(shape, after, scene.before, before)
-    merged = [(identity, row, after.get(identity)) for identity, row in before.items()]
-    return merged + [(identity, None, row) for identity, row in after.items() if identity not in before]
+    merged = [(shape.identity(row), row, after.get(key)) for key, row in before.items()]
+    return merged + [(shape.identity(row), None, row) for key, row in after.items() if key not in before]
 
 
 def _complete(shape: WatchShape, these: dict[Any, Row], context: Context, others: dict[Any, Row]) -> None:

@@ -261,7 +261,7 @@ def evaluate(watch: Watch, context: Context) -> dict[Any, dict[str, Any]]:
     shape = watch.shape
     rows = shape.query.run(context)
     if not shape.aggregates:
-        found = {shape.matches.key(row): shape.projected(row) for row in rows}
+        found = {shape.identity(row): shape.projected(row) for row in rows}
         return {frozen(row): row for row in found.values()} if shape.distinct else found
     assert shape.returns is not None
     return shape.grouped(rows, context)
@@ -281,7 +281,7 @@ def tell_anew(watch: Watch, context: Context, told: Told) -> None:
     old, new = details.result or {}, evaluate(watch, context)
     details.result = new
     acting = details.actions is not None
-    matches = {watch.shape.matches.key(m): m for m in watch.shape.query.run(context)} if acting else {}
+    matches = {watch.shape.identity(m): m for m in watch.shape.query.run(context)} if acting else {}
     for identity, row in new.items():
         for delta in _difference(watch.shape, identity, old.get(identity), row):
             told.push(watch, delta, matches.get(identity))

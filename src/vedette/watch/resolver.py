@@ -3,22 +3,30 @@
 What belongs to one watch and not to its shape becomes a constant: literals and parameters, but also `#names`, `#self`,
 current_actor() and current_session(), captured when the watch is created (spec/watch.md B36). A constant target of an
 edge, `inbox(#self, m)`, becomes a hidden variable with the condition that it is that element: a key to find watches by.
-A wildcard end of a path becomes a hidden variable named `_`, which is no part of a match's identity.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vedette.language import resolved, syntax
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.resolve_types import concrete_types
-from vedette.language.resolved import Condition, Constant, IdOf, NodeElement, Operation, Slot
-from vedette.language.schema import EdgeType
+from vedette.language.resolved import (
+    Condition,
+    Constant,
+    EdgeElement,
+    IdOf,
+    NodeElement,
+    Operation,
+    PathElement,
+    ResolvedPattern,
+    Slot,
+)
 from vedette.language.scope import QUERY, Frame, Place, Scope
 from vedette.language.types import BOOL, ID, Type, node_type
 
-__all__ = ["Capture", "WatchResolver"]
+__all__ = ["Capture", "WatchResolver", "without_hidden"]
 
 _CAPTURED = frozenset({"current_actor", "current_session", "self"})
 
@@ -82,27 +90,33 @@ class WatchResolver(PatternResolver):
         if not isinstance(found, Constant) or not self._at_top:
             return found
         slot = self.frame.register()
-        self._hide(slot, f"${slot}", type_, into)
-        self.keys.append(Operation("=", IdOf(Slot(slot, f"${slot}", type_)), found, BOOL))
+        hidden = Slot(slot, f"${slot}", type_)
+        into.append(NodeElement(slot, hidden.name, concrete_types(self.frame, type_), type_, implicit=True))
+        self.keys.append(Operation("=", IdOf(hidden), found, BOOL))
         return slot
 
-    def _path(
-        self,
-        element: syntax.EdgePattern,
-        edge: EdgeType | None,
-        targets: tuple[int | Condition | None, ...],
-        into: list[resolved.PatternElement],
-    ) -> None:
-        """A path counts once for each pair of ends: an end that nobody named is part of the row all the same."""
-        if edge is not None and edge.arity == len(targets) and self._at_top:
-            ends = []
-            for parameter, target in zip(edge.parameters, targets, strict=True):
-                slot = self.frame.register() if target is None else target
-                if target is None and isinstance(slot, int):
-                    self._hide(slot, "_", parameter.type, into)
-                ends.append(slot)
-            targets = tuple(ends)
-        super()._path(element, edge, targets, into)
 
-    def _hide(self, slot: int, name: str, type_: Type, into: list[resolved.PatternElement]) -> None:
-        into.append(NodeElement(slot, name, concrete_types(self.frame, type_), type_, implicit=True))
+def without_hidden(pattern: ResolvedPattern) -> ResolvedPattern:
+    """The pattern as it was written: constants stand as targets again. So MATCH would look for it, and judge it."""
+    constants: dict[int, Condition] = {}
+    where = []
+    for condition in pattern.where:
+        match condition:
+            case Operation(left=IdOf(base=Slot(slot=slot, name=name)), right=constant) if name[0] == "$":
+                constants[slot] = constant
+            case _:
+                where.append(condition)
+
+    def plain(target: int | Condition | None) -> int | Condition | None:
+        return constants.get(target, target) if isinstance(target, int) else target
+
+    elements: list[resolved.PatternElement] = []
+    for element in pattern.elements:
+        match element:
+            case EdgeElement():
+                elements.append(replace(element, targets=tuple(map(plain, element.targets))))
+            case PathElement():
+                elements.append(replace(element, source=plain(element.source), target=plain(element.target)))
+            case NodeElement() if element.slot not in constants:
+                elements.append(element)
+    return ResolvedPattern(tuple(elements), tuple(where))

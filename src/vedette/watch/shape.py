@@ -21,13 +21,22 @@ from vedette.language.compile_steps import PatternChains, turnable_pairs
 from vedette.language.dynamic import distinct_key
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
-from vedette.language.resolved import Condition, Constant, NodeElement, Operation, ResolvedPattern, can_fail
+from vedette.language.resolved import (
+    Condition,
+    Constant,
+    EdgeElement,
+    NodeElement,
+    Operation,
+    ResolvedPattern,
+    can_fail,
+)
 from vedette.language.statements import Watch
 from vedette.values import is_nan
 from vedette.watch.delta import frozen, same
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
-from vedette.watch.resolver import Capture
+from vedette.watch.layers import counter_columns, looks_at_layer0, without_counters
+from vedette.watch.resolver import Capture, without_hidden
 
 __all__ = ["ResolvedWatch", "WatchShape", "evaluated"]
 
@@ -37,8 +46,6 @@ _RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
 _NEVER = object()
 """The key of a watch that compares with NaN: nothing is equal to it, above or below."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
-COUNTERS = frozenset({"events_delivered", "events_pending", "last_event_at"})
-"""Attributes of `_Watch` that change with every event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,7 @@ class WatchShape:
         self.order = [(chains.condition(c), descending) for c, descending in watch.order]
         self.open_projection = any(map(_is_open, projections))
         self.exports = [_exporter(p, context) for p in projections]
-        self.query = BindingQuery(ResolvedQuery(pattern=watch.pattern), chains, watch.size)
+        self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
         self.guarded = guarded
@@ -115,20 +122,22 @@ class WatchShape:
         self.verify = self._verifier(chains) if guarded or self.turnable else self.matches
         self.single = self._single_element(looked_at, closed)
         self.closed_closures = [chains.condition(c) for c in closed]
-        self._classify(watch, projections)
         self._prepare_groups(watch.returns, chains)
-        self.strategy = self._choose_strategy()
+        self._classify(watch, projections)
 
     def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
         self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
-        self.layered = any(name.startswith("_") for name in self.types)
+        conditions = (*watch.pattern.where, *projections, *watch.sight)
+        self.layered = looks_at_layer0(watch.pattern, conditions)
         """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
-        columns = zip(self.columns, projections, strict=True)
-        self._counters = frozenset(name for name, projection in columns if _counts(projection))
+        self._counters = counter_columns(self.columns, projections)
+        self.strategy = self._choose_strategy()
 
     def _choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
         maintainable = self.returns is None or maintained(self.returns.aggregates)
+        if (self.aggregates or self.distinct) and any(map(_ends_anywhere, self.plain.elements)):
+            return "reevaluated"
         if self.time_dependent or self.layered or not maintainable:
             return "reevaluated"
         if self.aggregates:
@@ -170,6 +179,21 @@ class WatchShape:
         if len(self.key_closures) == 1:
             return self.key_closures[0](row)
         return tuple([closure(row) for closure in self.key_closures])
+
+    @cached_property
+    def plain(self) -> ResolvedPattern:
+        """The pattern with constants as targets, as MATCH would have it."""
+        return without_hidden(self.resolved.pattern)
+
+    @cached_property
+    def _identifying(self) -> tuple[int, ...]:
+        every_row = self.aggregates or self.distinct
+        bound = (e for e in self.plain.elements if isinstance(e, (NodeElement, EdgeElement)))
+        return tuple(e.slot for e in bound if every_row or e.name is not None)
+
+    def identity(self, row: list[Any]) -> tuple[str, ...]:
+        """What a match is known by: the ids of its named elements (B1); of all, where rows are counted."""
+        return tuple([row[slot].id for slot in self._identifying])
 
     def range_constant(self, constants: Sequence[Any]) -> Any:
         return constants[self.range[2]] if self.range is not None else None
@@ -229,7 +253,7 @@ class WatchShape:
         }
 
     def _age(self, row: list[Any]) -> list[tuple[int, str]]:
-        return [(len(id), id) for id in self.matches.key(row)]
+        return [(len(id), id) for id in self.identity(row)]
 
     @cached_property
     def _collected(self) -> frozenset[str]:
@@ -241,7 +265,7 @@ class WatchShape:
     def differs(self, old: dict[str, Any], new: dict[str, Any]) -> bool:
         """Whether a reader would call two rows different; COLLECT promises no order, watches' counters are no news."""
         if self.layered:
-            old, new = self._without_counters(old), self._without_counters(new)
+            old, new = without_counters(old, self._counters), without_counters(new, self._counters)
         if not self._collected:
             return not same(old, new)
         return any(
@@ -250,9 +274,6 @@ class WatchShape:
             else Counter(map(frozen, old[name])) != Counter(map(frozen, value))
             for name, value in new.items()
         )
-
-    def _without_counters(self, row: dict[str, Any]) -> dict[str, Any]:
-        return {name: without_counters(value) for name, value in row.items() if name not in self._counters}
 
     def _prepare_groups(self, returns: ResolvedReturn | None, chains: PatternChains) -> None:
         if returns is None or not returns.aggregates:
@@ -286,7 +307,7 @@ class WatchShape:
     def _verifier(self, chains: PatternChains) -> AffectedMatches:
         """Judges one match with one watch's constants and its actor's eyes."""
         every_row = self.aggregates or self.distinct
-        return AffectedMatches(self.resolved.pattern, (), chains, self.size, every_row=every_row)
+        return AffectedMatches(self.plain, (), chains, self.size, every_row=every_row)
 
     def _single_element(
         self, looked_at: Sequence[Condition], closed: Sequence[Condition]
@@ -325,6 +346,11 @@ def evaluated(
     calls = returns.aggregates if returns is not None else ()
     inputs = tuple(part for call in calls for part in (call.operand, call.where) if part is not None)
     return (*projections, *(condition for condition, _ in order), *inputs)
+
+
+def _ends_anywhere(element: resolved.PatternElement) -> bool:
+    """A path with a wildcard end yields a row for each such end, which no variable tells apart."""
+    return isinstance(element, resolved.PathElement) and None in (element.source, element.target)
 
 
 def _split(
@@ -400,20 +426,6 @@ def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
 
 def _is_open(condition: Condition) -> bool:
     return any(isinstance(part, Constant) for part in resolved.subexpressions(condition))
-
-
-def _counts(projection: Condition) -> bool:
-    """Whether a column is a counter of watches, whose changes are no news (spec/watch.md B40)."""
-    if not isinstance(projection, resolved.AttributeOf):
-        return False
-    return projection.name in COUNTERS and "_Watch" in projection.places
-
-
-def without_counters(value: Any) -> Any:
-    """The image of a watch without its counters; anything else as it is."""
-    if not isinstance(value, dict) or value.get("_type") != "_Watch":
-        return value
-    return {name: each for name, each in value.items() if name not in COUNTERS}
 
 
 def _tells_time(condition: Condition) -> bool:

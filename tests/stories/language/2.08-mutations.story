@@ -171,6 +171,24 @@ deleted 0
 > MATCH t: Task RETURN t.n
 1
 
+=== 2.8.4, 2.8.2, 2.8.5 | a subquery in the place of a target means its order and its limit
+.given tasks
+>> SPAWN a: Task { n = 1 } SPAWN b: Task { n = 2 } SPAWN c: Task { n = 3 } SPAWN p: Person SPAWN q: Person { name = "Q" }
+> LINK assigned({ MATCH t: Task RETURN t ORDER BY t.n DESC LIMIT 1 }, #p)
+linked 1
+> MATCH assigned(t, p) RETURN t.n
+3
+> SET { MATCH t: Task RETURN t ORDER BY t.n LIMIT 1 OFFSET 1 }.m = 7
+modified 1
+> KILL { MATCH t: Task RETURN t ORDER BY t.n LIMIT 1 }
+deleted 1
+> MATCH t: Task RETURN t.n, t.m
+2 | 7
+3 | 0
+>> LINK assigned(#b, #p) LINK assigned(#b, #q)
+> KILL { MATCH t: Task, assigned(t, x) RETURN t ORDER BY COUNT(*) DESC LIMIT 1 } RETURNING n
+2
+
 === 2.8.4 | cascade kills the other end, recursively
 .define
     node Folder { name: String }
