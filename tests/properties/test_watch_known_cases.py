@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.properties.watch_oracle import Oracle
+from vedette.errors import TransactionError
 
 TASKS = """
 node Person { name: String?, level: Int?, boss: Person? }
@@ -425,3 +426,52 @@ def test_a_type_is_checked_before_its_attributes_are_read() -> None:
         oracle.follow("to(#a, x), x: B", "x.f AS f", where="x.f > 0.0", ids="x")
         oracle.follow("to(x, y), y: B", "y.f AS f", where="y.f > 0.0 AND x.s = null", ids="x y")
         oracle.do("SET #b.f = 2.0", 'SET #a.s = "a"', "UNLINK to(#a, _)")
+
+
+# --- before the commit ------------------------------------------------------------------------------------------
+
+
+def test_statements_are_seen_and_taken_back(oracle: Oracle) -> None:
+    at_once = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    counted = oracle.follow("t: Task", "SUM(t.points) AS sum", kind="groups", immediate=True)
+    oracle.do("BEGIN", "SPAWN t1: Task { points = 1 }", "SAVEPOINT here", "SET #t1.points = 2")
+    assert types(at_once.news()) == ["added", "changed"]
+    oracle.do("ROLLBACK TO here")
+    assert at_once.news()[-1]["match"] == {"points": 1}
+    oracle.do("ROLLBACK")
+    assert types(at_once.news()) == ["removed"]
+    assert [event["match"]["sum"] for event in counted.news()] == [1, 2, 1, None]
+
+
+def test_joins_across_open_transactions(oracle: Oracle) -> None:
+    joined = oracle.follow("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
+    oracle.do("BEGIN")
+    oracle.do("BEGIN", session=1)
+    oracle.do("SPAWN t1: Task")
+    oracle.do("SPAWN ann: Person { level = 1 }", session=1)
+    assert types(joined.news()) == ["added"]
+    later = oracle.follow("t: Task, p: Person", "p.level AS level", ids="t p", immediate=True)
+    oracle.do("COMMIT")
+    oracle.do("ROLLBACK", session=1)
+    assert types(joined.news()) == types(later.news()) == ["removed"]
+    oracle.do("SPAWN bob: Person { level = 2 }", session=1)
+    assert types(joined.news()) == ["added"]
+
+
+def test_two_transactions_and_one_element(oracle: Oracle) -> None:
+    oracle.do("SPAWN t1: Task { points = 1 }")
+    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    oracle.do("BEGIN", "SET #t1.points = 2")
+    oracle.do("BEGIN", "SET #t1.points = 3", session=1)
+    oracle.do("COMMIT")
+    with pytest.raises(TransactionError, match="E5002"):
+        oracle.do("COMMIT", session=1)
+    oracle.check("the conflict")
+    assert [event["match"]["points"] for event in seen.news()] == [2, 3, 2]
+
+
+def test_what_triggers_do_is_seen_at_once(oracle: Oracle) -> None:
+    seen = oracle.follow("p: Person", "p.level AS level", ids="p", immediate=True)
+    oracle.session(None).watch("WATCH t: Task ON MATCH DO SPAWN p: Person { level = t.points }")
+    oracle.do("SPAWN t1: Task { points = 4 }")
+    assert seen.news() == [{"type": "added", "match": {"level": 4}}]

@@ -104,6 +104,19 @@ def test_policies_about_edges() -> None:
         assert types(rows.news()) == ["added", "removed"]
 
 
+def test_an_edge_that_is_shown_to_an_element_that_is_not() -> None:
+    shown = "policy shown: ON MATCH(e: assigned) ALLOW IF e.hours > 1"
+    with team("policy self: ON MATCH(x: Person) ALLOW IF x = current_actor()", ALL_TASKS, shown) as oracle:
+        oracle.do("LINK assigned(#t1, #bob) AS e1 { hours = 2 }", "LINK follows(#ann, #bob)")
+        bob: dict[str, Any] = {"values": (oracle.id_of("bob"),), "ids": "t", "actor": "ann"}
+        one = oracle.follow("assigned(t, $p0)", "t.title AS title", **bob)
+        any_one = oracle.follow("assigned(t, _)", "t.title AS title", ids="t", actor="ann")
+        counted = oracle.follow("assigned+(t, _)", "COUNT(*) AS n", kind="groups", actor="ann")
+        oracle.do("SET #e1.hours = 1", "SET #e1.hours = 3")
+        assert types(one.news()) == types(any_one.news()) == ["removed", "added"]
+        assert [event["match"]["n"] for event in counted.news()] == [0, 1]
+
+
 def test_what_is_behind_a_wildcard_must_be_visible() -> None:
     with team(PEOPLE, CLEARED) as oracle:
         oracle.do("LINK assigned(#t1, #ann)", "LINK note({ MATCH e: assigned RETURN e }, #bob)")

@@ -11,7 +11,7 @@ from typing import Any
 import vedette
 from tests.properties.watch_cases import WRITERS, Case, Do, Follow, Manage, Restart, Step
 from tests.properties.watch_fold import Fold
-from tests.properties.watch_patterns import Reference
+from tests.properties.watch_patterns import Hole, Reference
 from tests.properties.watch_queries import Query
 from vedette.change import Event
 from vedette.engine.session import Session
@@ -187,11 +187,17 @@ class Oracle:
         self.do("BEGIN", *statements, "COMMIT")
 
     def follow(self, pattern: str, returns: str, *, kind: str = "rows", **more: Any) -> Follower:
-        """Begin to watch. `ids`: the pattern's variables, by which rows of parallel edges are told apart."""
+        """Begin to watch. `ids`: the pattern's variables, by which rows of parallel edges are told apart.
+
+        `values` are the parameters $p0, $p1 …
+        """
         where, actor, keys = more.get("where"), more.get("actor"), more.get("keys", 0)
         ids = tuple(str(more.get("ids", "")).split())
-        query = Query(pattern, where, more.get("filter"), (returns,), ids, (), kind, keys)
-        self.take(Follow(len(self.followers), query, (), actor))
+        values = more.get("values", ())
+        holes = tuple(Hole((value,), "parameter", place) for place, value in enumerate(values))
+        query = Query(pattern, where, more.get("filter"), (returns,), ids, holes, kind, keys)
+        immediate = more.get("immediate", False)
+        self.take(Follow(len(self.followers), query, values, actor, immediate=immediate))
         self.check(pattern)
         follower = self.followers[len(self.followers) - 1]
         follower.news()

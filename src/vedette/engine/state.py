@@ -144,14 +144,19 @@ class GraphState:
         if started != self.sequence:
             self._check_conflicts(transaction, changes)
         if explicit:
-            self._check_minimums(transaction, changes, named=self._names_ids(context(None)))
+            self._check_minimums(transaction, changes, context)
         warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
         return self.record(now, changes, cause, meta=meta), warnings
 
-    def _names_ids(self, context: Context) -> bool:
-        """An actor who is bound by policies learns no ids: it may not see what it collides with."""
-        return context.actor is None or not self.schema.policies
+    def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
+        return check_constraints(
+            self.program.constraints, context, changes, named=not self._is_bound(context)
+        )
+
+    def _is_bound(self, context: Context) -> bool:
+        """Whether policies bind who acts: then it learns no ids, it may not see what it collides with."""
+        return context.actor is not None and bool(self.schema.policies)
 
     def apply(self, changes: Sequence[Difference]) -> None:
         """Change the graph; until the commit is recorded the state is torn."""
@@ -229,7 +234,12 @@ class GraphState:
         others.drop(after.id)
         integrity.check_edge(others, self.schema.edges[after.type], after.targets)
 
-    def _check_minimums(self, transaction: Transaction, changes: Sequence[Difference]) -> None:
+    def _check_minimums(
+        self,
+        transaction: Transaction,
+        changes: Sequence[Difference],
+        context: Callable[[Rule | None], Context],
+    ) -> None:
         view = transaction.view
         for edge, position in self.tables.minimums:
             low = edge.cardinalities[position]
@@ -237,8 +247,11 @@ class GraphState:
             for id in self._owing(edge, position, changes):
                 element = view.get(id)
                 if element is not None and integrity.degree(view, edge, position, id) < low.low:
-                    text = f"cardinality: '{id}' needs at least {low.low} '{edge.name}'"
-                    raise ConstraintViolation("E3010", text, fields={"edge": edge.name, "id": id})
+                    who, fields = f"'{id}'", {"edge": edge.name, "id": id}
+                    if self._is_bound(context(None)):
+                        who, fields = "an element", {"edge": edge.name}
+                    text = f"cardinality: {who} needs at least {low.low} '{edge.name}'"
+                    raise ConstraintViolation("E3010", text, fields=fields)
 
     def _owing(self, edge: EdgeType, position: int, changes: Sequence[Difference]) -> list[str]:
         """Elements whose number of edges the changes may have left too low: new ones, and ends of lost edges."""

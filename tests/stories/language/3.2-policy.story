@@ -444,6 +444,24 @@ u> SPAWN d: Config
 ! E3001 only one
 !not n1_
 
+=== 3.2.disclosure | nor does a cardinality
+.define
+    node User
+    node Order
+    node Item
+    edge has(o: Order, i: Item) [o -> 1..*]
+    policy items: ON * ALLOW IF target_type() = "Item"
+> BEGIN
+>> SPAWN u: User LINK has(SPAWN Order AS o, SPAWN Item AS i)
+> COMMIT
+.session u as #u
+u> BEGIN
+.with {"i": "#i"}
+u> KILL #$i
+u> COMMIT
+! E3010 an element needs at least 1
+!not n1_
+
 === 3.2.disclosure | UNLINK by endpoints takes what the actor sees
 .given work
 .given own
