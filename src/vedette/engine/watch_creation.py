@@ -50,7 +50,8 @@ class WatchCreation:
         with session.turn:
             values = option_values(request)
             options = read_options(statement.options, values) if statement.options else _DEFAULTS
-            options = self._watching.known_options.setdefault(options, options)
+            if not options.expressions:
+                options = self._watching.known_options.setdefault(options, options)
             if options.mode == "consume":
                 raise InvalidStatement(
                     "E1102", "mode: consume is not available yet: it arrives in the next release"

@@ -69,6 +69,11 @@ class WatchOptions:
     serialize_by: Expression | None = None
     max_in_flight: int | None = None
 
+    @property
+    def expressions(self) -> bool:
+        """Whether an option holds an expression: equal ones may belong to texts with other constants."""
+        return bool(self.filter is not None or self.ordering.terms or self.serialize_by is not None)
+
 
 def read_options(
     given: Sequence[WatchOption], evaluate: Evaluate, base: WatchOptions | None = None
