@@ -53,8 +53,8 @@ def same(old: Any, new: Any) -> bool:
     if kind is not type(new):
         return False
     if kind is dict:
-        if old.keys() != new.keys():
-            return False
+        if old.keys() != new.keys():  # a type that has grown: an attribute that was not there was null
+            return all(same(old.get(name), new.get(name)) for name in old.keys() | new.keys())
         for name, value in old.items():
             other = new[name]
             if value is not other and not same(value, other):
@@ -68,7 +68,7 @@ def same(old: Any, new: Any) -> bool:
 def frozen(value: Any) -> Any:
     """A hashable form of a row or value; two of them are equal if the rows are the `same`."""
     if isinstance(value, dict):
-        return tuple([(name, frozen(part)) for name, part in value.items()])
+        return frozenset([(name, frozen(part)) for name, part in value.items() if part is not None])
     if isinstance(value, list):
         return ("list", *map(frozen, value))
     return (type(value).__name__, "nan" if is_nan(value) else value)
