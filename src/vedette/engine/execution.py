@@ -90,7 +90,7 @@ def _watched(session: Session, context: Context) -> PolicyGuard:
     )
     sight = Sight(policies, own, session.database.state.schema)
     context.view = sight
-    return PolicyGuard(policies, own, sight)
+    return PolicyGuard(policies, own, sight, session.bindings)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

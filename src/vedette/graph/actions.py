@@ -109,7 +109,8 @@ def _spawn(action: mutations.ResolvedSpawn, chains: PatternChains, tables: Schem
         transaction = writer.transaction
         node = Element(transaction.new_id("n"), name, tuple([build(row) for build in builders]))
         if writer.guard is not None:
-            writer.guard.check_named([node.values[place] for place in references], transaction.view)
+            named = [node.values[place] for place in references if node.values[place] is not None]
+            writer.guard.check_named(named, transaction.view)
             writer.guard.check("SPAWN", node)
         transaction.spawn(node)
         row[slot] = node
@@ -126,13 +127,15 @@ def _link(action: mutations.ResolvedLink, chains: PatternChains, tables: SchemaT
     builders: Sequence[Builder] = compile_builders(tables.types[kind.name], action.assignments, chains)
     targets = [_link_target(target, chains, tables, size) for target in action.targets]
     slot, variable, if_not_exists = action.slot, action.variable, action.if_not_exists
+    found = (mutations.ResolvedSpawn, mutations.ResolvedSubquery, Slot)
+    named = [place for place, target in enumerate(action.targets) if not isinstance(target, found)]
 
     def act(row: Row) -> list[Affected]:
         writer: Writer = row[0].writer
         transaction = writer.transaction
         ids = tuple([target(row) for target in targets])
         if writer.guard is not None:
-            writer.guard.check_named(ids, transaction.view)
+            writer.guard.check_named([ids[place] for place in named], transaction.view)
         integrity.check_targets(transaction.view, schema, kind, ids)
         known = transaction.existing(kind, ids) if if_not_exists or kind.symmetric else None
         edge = known or Element(transaction.new_id("e"), kind.name, tuple([b(row) for b in builders]), ids)
@@ -214,6 +217,8 @@ def _altered(
             )
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
         values[place] = table.checks[place](value)
+        if writer.guard is not None and value is not None and table.attributes[place].type.is_reference:
+            writer.guard.check_named((values[place],), writer.transaction.view)
     return Element(element.id, element.type, tuple(values), element.targets)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from vedette.element import Element, View
 from vedette.errors import MutationError, PolicyError
@@ -17,12 +17,23 @@ _audit = logging.getLogger("vedette.audit")
 
 
 class PolicyGuard:
-    """Decides for one statement of one actor. What is denied *and* hidden is answered as if it were not there."""
+    """Decides for one statement of one actor. What is denied *and* hidden is answered as if it were not there.
 
-    def __init__(self, policies: Sequence[Policy], context: Context, sight: Sight) -> None:
+    As a target or a reference an actor may name what it sees, itself, and what its session has bound (`bindings`):
+    who may make things that it may not read can still link them.
+    """
+
+    def __init__(
+        self,
+        policies: Sequence[Policy],
+        context: Context,
+        sight: Sight,
+        bindings: Mapping[str, str] | None = None,
+    ) -> None:
         self._policies = policies
         self._context = context
         self._sight = sight
+        self._bindings = bindings if bindings is not None else {}
 
     def shown(self, element: Element) -> Element | None:
         """The element as the actor may see it, judged as it is now."""
@@ -32,11 +43,15 @@ class PolicyGuard:
         return self._sight.see(element) is not None
 
     def check_named(self, ids: Iterable[str | None], view: View) -> None:
-        """What a statement names by id must be seen, or be the actor itself; else it is not found."""
+        """What a statement names by id must be seen, bound here, or the actor itself; else it is not found."""
         for id in ids:
             element = view.get(id) if id is not None else None
-            if element is not None and id != self._context.actor and not self.sees(element):
+            if element is None or not self._may_name(element):
                 raise not_found(str(id))
+
+    def _may_name(self, element: Element) -> bool:
+        id = element.id
+        return self.sees(element) or id == self._context.actor or id in self._bindings.values()
 
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None:
         decision = decide(self._policies, operation, element, attribute, self._context)
