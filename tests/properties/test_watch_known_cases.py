@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.properties.watch_oracle import Oracle
-from vedette.errors import TransactionError
+from vedette.errors import TransactionError, VedetteError
 
 TASKS = """
 node Person { name: String?, level: Int?, boss: Person? }
@@ -227,6 +227,12 @@ def test_an_edge_in_the_middle_of_a_path(oracle: Oracle) -> None:
     oracle.do("KILL #p3")
     assert bounded.news()[-1]["match"] == ends.news()[-1]["match"] == {"n": 1}
     assert loose.news()
+
+
+def test_a_path_of_no_edges_needs_no_more_than_an_element(oracle: Oracle) -> None:
+    pairs = oracle.follow("follows*(_, _)", "COUNT(*) AS n", kind="groups")
+    oracle.do("SPAWN ann: Person", "SPAWN bob: Person", "LINK follows(#ann, #bob)", "KILL #bob")
+    assert [event["match"]["n"] for event in pairs.news()] == [1, 2, 3, 1]
 
 
 def test_cycles(oracle: Oracle) -> None:
@@ -475,3 +481,16 @@ def test_what_triggers_do_is_seen_at_once(oracle: Oracle) -> None:
     oracle.session(None).watch("WATCH t: Task ON MATCH DO SPAWN p: Person { level = t.points }")
     oracle.do("SPAWN t1: Task { points = 4 }")
     assert seen.news() == [{"type": "added", "match": {"level": 4}}]
+
+
+# --- another filter ---------------------------------------------------------------------------------------------
+
+
+def test_a_filter_that_is_refused_changes_nothing(oracle: Oracle) -> None:
+    oracle.do("SPAWN t1: Task { points = 0 }")
+    kept = oracle.follow("t: Task", "t.points AS points", where="t.points >= 0", ids="t")
+    for refused in ("assigned(t, #nobody)", "10 / t.points > 1", "t.colour = 1"):
+        with pytest.raises(VedetteError):
+            oracle.session(None).execute(f"ALTER WATCH #{kept.handle.id} SET [filter: {refused}]")
+    oracle.do("SET #t1.points = 1")
+    assert types(kept.news()) == ["changed"]

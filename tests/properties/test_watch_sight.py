@@ -233,15 +233,35 @@ def test_policies_that_arrive_later() -> None:
         assert types(follow["system"].news()) == ["added"]
 
 
-def test_attributes_and_types_that_arrive_later() -> None:
+@pytest.mark.parametrize("actor", [None, "ann"])
+def test_attributes_and_types_that_arrive_later(actor: str | None) -> None:
     with team(PEOPLE, ALL_TASKS) as oracle:
-        whole = [oracle.follow("t: Task", "t AS t", ids="t", actor=actor) for actor in (None, "ann")]
-        counts = [oracle.follow("t: Task", "COUNT(*) AS n", kind="groups", actor=a) for a in (None, "ann")]
-        oracle.db.define("node Chore : Task { room: String? }")
+        rows = oracle.follow("t: Task", "t AS t", ids="t", actor=actor)
+        distinct = oracle.follow("t: Task", "t AS t", kind="distinct", actor=actor)
+        grouped = oracle.follow("t: Task", "t AS k0, COUNT(*) AS n", kind="groups", keys=1, actor=actor)
+        counted = oracle.follow("t: Task", "COUNT(*) AS n", kind="groups", actor=actor)
+        task = "node Task { title: String?, points: Int?, owner: Person?"
+        for grown in ("node Chore : Task { room: String? }", f"{task}, room: String? }}"):
+            oracle.db.define(grown)
+            oracle.check("define")
+        assert rows.news() == distinct.news() == grouped.news() == counted.news() == []
+        oracle.db.define(f"{task}, room: String?, size: Int = 3 }}")
         oracle.check("define")
-        oracle.do('SPAWN t3: Chore { title = "sweep" }')
-        assert [types(each.news()) for each in whole] == [["added"], ["added"]]
-        assert [each.news()[-1]["match"] for each in counts] == [{"n": 3}, {"n": 3}]
+        assert types(rows.news()) == types(grouped.news()) == ["changed", "changed"]
+        assert sorted(types(distinct.news())) == ["added", "added", "removed", "removed"]
+        oracle.do('SPAWN t3: Chore { title = "sweep" }', "SET #t1.size = 4", "KILL #t2")
+        assert types(rows.news()) == ["added", "changed", "removed"]
+        assert counted.news()[-1]["match"] == {"n": 2}
+
+
+def test_a_shape_that_nobody_uses_is_guarded_all_the_same() -> None:
+    with team(PEOPLE, CLEARED) as oracle:
+        first = oracle.follow("t: Task", "t.title AS title", ids="t", actor="ann")
+        first.handle.cancel()
+        oracle.followers.clear()
+        oracle.db.define("node Chore : Task { room: String? }")
+        second = oracle.follow("t: Task", "t.title AS title", ids="t", actor="ann")
+        assert second.expected() == []
 
 
 def test_a_condition_that_cannot_be_evaluated_hurts_nobody_else() -> None:

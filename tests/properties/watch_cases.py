@@ -10,11 +10,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.properties.watch_ontologies import VALUES, Choices, Ontology, draw_ontology, literal
+from tests.properties.watch_ontologies import (
+    VALUES,
+    Choices,
+    NodeKind,
+    Ontology,
+    draw_node_policy,
+    draw_ontology,
+    literal,
+)
 from tests.properties.watch_patterns import Named
 from tests.properties.watch_queries import Query, draw_query
 
-__all__ = ["WRITERS", "Case", "Do", "Follow", "Manage", "Restart", "Step", "case_of", "cases"]
+__all__ = ["WRITERS", "Case", "Define", "Do", "Follow", "Manage", "Restart", "Step", "case_of", "cases"]
 
 WRITERS = 2
 """Sessions that write, each with its own transaction."""
@@ -65,7 +73,7 @@ class Follow:
 
 @dataclass(frozen=True)
 class Manage:
-    """PAUSE, RESUME or CANCEL of one of the watches made so far."""
+    """PAUSE, RESUME, CANCEL or ALTER (another filter) of one of the watches made so far."""
 
     operation: str
     watch: int
@@ -82,7 +90,17 @@ class Restart:
         return "restart"
 
 
-Step = Do | Follow | Manage | Restart
+@dataclass(frozen=True)
+class Define:
+    """The ontology grows."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return f"define {self.text}"
+
+
+Step = Do | Follow | Manage | Restart | Define
 
 
 @dataclass(frozen=True)
@@ -115,6 +133,7 @@ class _Author:
         """Whether some watches see statements before they are committed."""
         self.ontology = draw_ontology(choices, rules=choices.chance(25), policies=policies)
         self.policies = policies
+        self.first_ontology = self.ontology
         self.alive: Named = {}
         """Names of elements that are probably there; rules and cascades may know better."""
         self.steps: list[Step] = []
@@ -138,7 +157,7 @@ class _Author:
             self.step()
         for session in sorted(self._open):
             self.steps.append(Do(session, "COMMIT"))
-        return Case(self.ontology, tuple(self.steps))
+        return Case(self.first_ontology, tuple(self.steps))
 
     def _is_node(self, kind: str) -> bool:
         return any(node.name == kind for node in self.ontology.nodes)
@@ -169,11 +188,14 @@ class _Author:
             several=4,
             interleaved=1,
             watch=1,
-            manage=1,
+            manage=2,
             since=1,
+            define=1 if self.choices.chance(50) else 0,
             restart=2 if self.lasting else 0,
         )
         match form:
+            case "define":
+                self.define()
             case "since":
                 self.follow_since()
             case "restart":
@@ -187,10 +209,34 @@ class _Author:
             case "watch":
                 self.follow(self.choices.one(self.queries))
             case "manage":
-                operation = self.choices.one(("PAUSE", "RESUME", "RESUME", "CANCEL"))
-                self.steps.append(Manage(operation, self.choices.number(0, len(self.follows) - 1)))
+                self.manage(self.choices.one(self.follows))
             case _:
                 self.steps.append(Do(self.choices.number(0, WRITERS - 1), self.change()))
+
+    def manage(self, follow: Follow) -> None:
+        altering = ("ALTER", "ALTER", "ALTER") if follow.query.other_filter is not None else ()
+        operation = self.choices.one(("PAUSE", "RESUME", "RESUME", "CANCEL", *altering))
+        self.steps.append(Manage(operation, follow.number))
+
+    def define(self) -> None:
+        """A new type below another, an attribute more, or another policy."""
+        number, kinds = len(self.steps), self.ontology.nodes
+        kind = self.choices.one(kinds)
+        match self.choices.weighed(subtype=2, attribute=2, default=1, policy=2 if self.policies else 0):
+            case "subtype":
+                fresh = NodeKind(f"X{number}", (kind.name,))
+                self.steps.append(Define(fresh.text()))
+                self.ontology = replace(self.ontology, nodes=(*kinds, fresh), cache={})
+            case "policy":
+                for text in draw_node_policy(self.choices, self.ontology, kind.name, number):
+                    self.steps.append(Define(text))
+            case form:
+                modifiers = " = 7" if form == "default" else ""
+                wider = (*kind.attributes, (f"x{number}", "Int", modifiers))
+                grown = replace(kind, attributes=wider)
+                self.steps.append(Define(grown.text()))
+                nodes = tuple(grown if each is kind else each for each in kinds)
+                self.ontology = replace(self.ontology, nodes=nodes, cache={})
 
     def transaction(self, session: int) -> None:
         """BEGIN … COMMIT or ROLLBACK, with a savepoint now and then."""

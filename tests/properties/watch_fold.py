@@ -14,7 +14,10 @@ __all__ = ["Fold", "frozen"]
 def frozen(value: Any) -> Any:
     """A hashable form in which 1, 1.0 and true differ. Lists are bags: COLLECT promises no order."""
     if isinstance(value, Mapping):
-        return tuple((name, frozen(part)) for name, part in value.items())
+        element = (
+            "_type" in value
+        )  # an attribute that is null, and one that its type did not have yet, are alike
+        return tuple((name, frozen(part)) for name, part in value.items() if part is not None or not element)
     if isinstance(value, (list, tuple)):
         return ("bag", *sorted(map(frozen, value), key=repr))
     return (type(value).__name__, value)

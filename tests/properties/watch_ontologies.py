@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-__all__ = ["VALUES", "Choices", "EdgeKind", "NodeKind", "Ontology", "draw_ontology", "literal"]
+__all__ = [
+    "VALUES",
+    "Choices",
+    "EdgeKind",
+    "NodeKind",
+    "Ontology",
+    "draw_node_policy",
+    "draw_ontology",
+    "literal",
+]
 
 T = TypeVar("T")
 
@@ -99,7 +108,8 @@ class Ontology:
     edges: tuple[EdgeKind, ...]
     rules: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
-    _below: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    cache: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    """Declared type ▸ the concrete types below it."""
 
     def text(self) -> str:
         nodes, edges = (kind.text() for kind in self.nodes), (kind.text() for kind in self.edges)
@@ -120,9 +130,9 @@ class Ontology:
 
     def concrete(self, name: str) -> tuple[str, ...]:
         """Types that an element of this declared type can have; `any` and `edge<…>` included."""
-        if name not in self._below:
-            self._below[name] = self._concrete(name)
-        return self._below[name]
+        if name not in self.cache:
+            self.cache[name] = self._concrete(name)
+        return self.cache[name]
 
     def _concrete(self, name: str) -> tuple[str, ...]:
         if name == "any":
@@ -254,7 +264,7 @@ def _policies(choices: Choices, ontology: Ontology) -> list[str]:
     found = [_MAY_WATCH]
     for kind in ontology.nodes:
         if choices.chance(80):
-            found += _node_policy(choices, ontology, kind.name, len(found))
+            found += draw_node_policy(choices, ontology, kind.name, len(found))
     for edge in ontology.edges:
         if choices.chance(25):
             verdict = choices.one(("ALLOW", "DENY"))
@@ -264,7 +274,7 @@ def _policies(choices: Choices, ontology: Ontology) -> list[str]:
     return found
 
 
-def _node_policy(choices: Choices, ontology: Ontology, kind: str, number: int) -> list[str]:
+def draw_node_policy(choices: Choices, ontology: Ontology, kind: str, number: int) -> list[str]:
     form = choices.weighed(all=3, value=2, linked=3, deny=2, hide=3, gate=1)
     allow = f"policy q{number}: ON MATCH(x: {kind}) ALLOW IF true"
     about = _linked(choices, ontology, kind)

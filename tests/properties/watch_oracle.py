@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import vedette
-from tests.properties.watch_cases import WRITERS, Case, Do, Follow, Manage, Restart, Step
+from tests.properties.watch_cases import WRITERS, Case, Define, Do, Follow, Manage, Restart, Step
 from tests.properties.watch_fold import Fold
 from tests.properties.watch_patterns import Hole, Reference
 from tests.properties.watch_queries import Query
@@ -40,6 +40,7 @@ class Follower:
         self._parameters = oracle.values(self.query.parameters(step.values))
         self._fold = Fold(identity=self._identity(), changes=self.query.kind != "distinct")
         self._news: list[Event] = []
+        self.altered = False
         self.ended = False
         """Whether the case has cancelled it."""
         self.history: list[tuple[int, Counter[Any]]] = []
@@ -54,6 +55,13 @@ class Follower:
             tick, rows = self._oracle.earlier(self.step)
             self._fold.rows = Counter(rows)
         self.handle = self._reader.watch(self._oracle.with_ids(self.step.text(tick)), self._parameters)
+
+    def alter(self) -> None:
+        """Take the other filter: as if the data had changed."""
+        text = self._oracle.with_ids(self.query.alter_text(self.handle.id, self.step.values))
+        self._reader.execute(text, self._parameters)
+        self.query, self.altered = self.query.altered(), True
+        self._match = self._oracle.with_ids(self.query.match_text(self.step.values))
 
     def attach(self) -> bool:
         """Take the watch up again in a new process; nobody can for an actor who is dead."""
@@ -154,7 +162,9 @@ class Oracle:
     def earlier(self, step: Follow) -> tuple[int, Counter[Any]]:
         """What the watch that `step` names was told some commits ago, and the tick of the last of them."""
         other = self.followers.get(step.other)
-        if other is None or len(other.history) <= step.back or other.history[-1 - step.back][0] < 0:
+        if other is None or other.altered or len(other.history) <= step.back:
+            raise Unnamed(f"the past of watch {step.other}")
+        if other.history[-1 - step.back][0] < 0:
             raise Unnamed(f"the past of watch {step.other}")
         return other.history[-1 - step.back]
 
@@ -236,7 +246,13 @@ class Oracle:
                 self._do(step)
             case Follow():
                 self.followers[step.number] = Follower(self, step)
-            case Manage() if step.watch in self.followers:
+            case Define():
+                self.db.define(step.text)
+            case Manage() if step.watch not in self.followers:
+                pass
+            case Manage(operation="ALTER"):
+                self.followers[step.watch].alter()
+            case Manage():
                 follower = self.followers[step.watch]
                 self.session(None).execute(f"{step.operation} WATCH #{follower.handle.id}")
                 follower.ended = follower.ended or step.operation == "CANCEL"

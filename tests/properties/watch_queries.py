@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.properties.watch_ontologies import VALUES, Choices, Ontology
@@ -28,6 +28,8 @@ class Query:
     keys: int = 0
     """Groups: how many of the first columns are the key."""
     order: str | None = None
+    other_filter: str | None = None
+    """A condition that ALTER WATCH may put into the option `filter`."""
 
     @property
     def identified(self) -> bool:
@@ -49,6 +51,12 @@ class Query:
         ids = [f"{name}.id AS id{place}" for place, name in enumerate(self.variables)]
         front = f"{', '.join(ids)}, " if self.kind == "rows" and ids else ""
         return filled(f"MATCH {self.pattern}{where} RETURN {front}{self._returns()}", self.holes, values)
+
+    def altered(self) -> Query:
+        return replace(self, narrowed=self.other_filter, other_filter=self.narrowed)
+
+    def alter_text(self, handle: str, values: tuple[Any, ...]) -> str:
+        return filled(f"ALTER WATCH #{handle} SET [filter: {self.other_filter}]", self.holes, values)
 
     def _returns(self) -> str:
         return f"{'DISTINCT ' if self.kind == 'distinct' else ''}{', '.join(self.returns)}"
@@ -76,7 +84,10 @@ def draw_query(choices: Choices, ontology: Ontology, named: Named) -> Query:
     if kind == "rows" and readable and choices.chance(15):
         order = f"{choices.one(readable)[0]} {choices.one(('ASC', 'DESC'))}"
     variables = tuple(variable.name for variable in writer.own)
-    return Query(pattern, where, narrowed, returns, variables, tuple(writer.holes), kind, keys, order)
+    given = len(writer.holes)
+    other = writer.condition(1) if choices.chance(30) else None
+    holes = tuple(hole if hole.number < given else replace(hole, form="literal") for hole in writer.holes)
+    return Query(pattern, where, narrowed, returns, variables, holes, kind, keys, order, other)
 
 
 # --- what is returned -------------------------------------------------------------------------------------------

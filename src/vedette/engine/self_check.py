@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from vedette.errors import QueryError
-from vedette.watch.delta import ADDED, CHANGED, REMOVED
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, same
 from vedette.watch.evaluation import Scene
 from vedette.watch.hub import Told, evaluate
 from vedette.watch.shape import WatchShape
@@ -74,5 +74,5 @@ class SelfCheck:
 def _differences(before: dict[Any, Any], after: dict[Any, Any]) -> list[tuple[str, Any]]:
     found = [(ADDED, identity) for identity in after if identity not in before]
     found += [(REMOVED, identity) for identity in before if identity not in after]
-    found += [(CHANGED, i) for i, row in after.items() if i in before and before[i] != row]
+    found += [(CHANGED, i) for i, row in after.items() if i in before and not same(before[i], row)]
     return found

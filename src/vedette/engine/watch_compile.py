@@ -15,9 +15,10 @@ from vedette.language.resolve_queries import ResolvedReturn, resolve_return
 from vedette.language.resolved import Condition, ResolvedPattern, conjuncts
 from vedette.language.scope import Frame, Place, Scope
 from vedette.policy.dependencies import SightDependencies
+from vedette.watch.conditions import evaluated
 from vedette.watch.options import WatchOptions
 from vedette.watch.resolver import Capture, WatchResolver
-from vedette.watch.shape import ResolvedWatch, WatchShape, evaluated
+from vedette.watch.shape import ResolvedWatch, WatchShape
 
 if TYPE_CHECKING:
     from vedette.engine.request import Request

@@ -9,7 +9,7 @@ from vedette.engine import execution
 from vedette.engine.request import Request
 from vedette.engine.watch_compile import compile_watch
 from vedette.engine.watch_options import altered_options
-from vedette.errors import WatchError
+from vedette.errors import VedetteError, WatchError
 from vedette.language import statements as ast
 from vedette.language.printer import print_statement
 from vedette.language.syntax import Literal
@@ -178,14 +178,20 @@ class WatchManagement:
         graph, state = self._watching.database.state.graph, self._watching.database.state
         seen = evaluate(watch, self._watching.own_context(watch, graph))
         fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
-        self._watching.compiled[watch.number, "altered"] = fresh
-        hub = self._watching.hub_of(watch)
-        hub.remove(watch)
-        watch.shape = fresh.shape
         given = len(compiled.request.constants)
         known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
         captured = self._watching.creation.capture(request, fresh, None, known)
-        watch.constants = watch.constants[:given] + captured
+        hub = self._watching.hub_of(watch)
+        hub.remove(watch)
+        former = watch.shape, watch.constants
+        watch.shape, watch.constants = fresh.shape, watch.constants[:given] + captured
+        try:
+            evaluate(watch, self._watching.own_context(watch, graph))
+        except VedetteError:  # a filter that cannot be evaluated is refused, and the watch is what it was
+            watch.shape, watch.constants = former
+            hub.add(watch)
+            raise
+        self._watching.compiled[watch.number, "altered"] = fresh
         if watch.shape.strategy in ("groups", "distinct"):
             self._watching.creation.start_counting(watch, self._watching.own_context(watch, graph))
         hub.add(watch)

@@ -143,9 +143,9 @@ class Watching:
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
         """Compile every shape for the new schema, move its watches over, and tell actors what they see now."""
         for key, compiled in list(self.compiled.items()):
-            guarded = compiled.shape.guarded or (bool(seen) and bool(self.database.schema.policies))
-            actors = [w for w in compiled.shape.index.everything() if w.actor is not None]
-            fresh = compile_watch(compiled.request, compiled.options, guarded=guarded and bool(actors))
+            actors = any(watch.actor is not None for watch in compiled.shape.index.everything())
+            guarded = compiled.shape.guarded or (actors and bool(self.database.schema.policies))
+            fresh = compile_watch(compiled.request, compiled.options, guarded=guarded)
             self.compiled[key] = fresh
             for watch in compiled.shape.index.everything():
                 hub = self.hub_of(watch)
@@ -153,11 +153,15 @@ class Watching:
                 watch.shape = fresh.shape
                 hub.add(watch)
         told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
+        graph = self.database.state.graph
+        defined = (
+            self._before(graph, commit.changes) if commit.changes else graph
+        )  # new values are told as a commit
         for number, rows in seen.items():
             watch = self.hub.watches[number]
             watch.details.result = rows
-            tell_anew(watch, self.own_context(watch, self.database.state.graph), told)
-            self.count_anew(watch)
+            tell_anew(watch, self.own_context(watch, defined), told)
+            self.count_anew(watch, defined)
         self.settle(told, 0)
 
     def reloaded(self) -> None:
@@ -168,12 +172,12 @@ class Watching:
                 continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
-            self.count_anew(watch)
+            self.count_anew(watch, state.graph)
 
-    def count_anew(self, watch: Watch) -> None:
-        """Take up the state as it is now, without telling: what a counting watch keeps is made from it."""
+    def count_anew(self, watch: Watch, view: View) -> None:
+        """Take up the state as it is, without telling: what a counting watch keeps is made from it."""
         if watch.shape.strategy != "rows":
-            self.creation.start_counting(watch, self.own_context(watch, self.database.state.graph))
+            self.creation.start_counting(watch, self.own_context(watch, view))
         elif watch.has_details:
             watch.details.result = None
 

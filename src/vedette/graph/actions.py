@@ -38,7 +38,7 @@ class Guard(Protocol):
         ...
 
     def check_named(self, ids: Iterable[str | None], view: View) -> None:
-        """What a statement names by id must be seen, or be the actor itself; else it is not found."""
+        """What a statement names by id must be known to the actor; else it is not found."""
         ...
 
 

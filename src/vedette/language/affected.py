@@ -204,6 +204,8 @@ class AffectedMatches:
 
     def _path_anchor(self, path: PathElement, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
         """A changed edge concerns the pairs whose paths may use it: all that reach it, all that it reaches."""
+        if path.low == 0 and path.source is None and path.target is None:
+            self.wide.update(path.source_types)  # a path of no edges needs no more than an element
         slot = path.source if isinstance(path.source, int) else path.target
         backward = isinstance(path.source, int)
         known = frozenset({slot}) if isinstance(slot, int) else frozenset()

@@ -17,10 +17,9 @@ _audit = logging.getLogger("vedette.audit")
 
 
 class PolicyGuard:
-    """Decides for one statement of one actor. What is denied *and* hidden is answered as if it were not there.
+    """Decides for one statement of one actor. What is denied *and* unknown to it is answered as if it were not there.
 
-    As a target or a reference an actor may name what it sees, itself, and what its session has bound (`bindings`):
-    who may make things that it may not read can still link them.
+    Known is what the actor sees, itself, and what its session has bound (`bindings`): it was there when that was made.
     """
 
     def __init__(
@@ -42,23 +41,23 @@ class PolicyGuard:
     def sees(self, element: Element) -> bool:
         return self._sight.see(element) is not None
 
-    def check_named(self, ids: Iterable[str | None], view: View) -> None:
-        """What a statement names by id must be seen, bound here, or the actor itself; else it is not found."""
-        for id in ids:
-            element = view.get(id) if id is not None else None
-            if element is None or not self._may_name(element):
-                raise not_found(str(id))
-
-    def _may_name(self, element: Element) -> bool:
+    def _knows(self, element: Element) -> bool:
         id = element.id
         return self.sees(element) or id == self._context.actor or id in self._bindings.values()
+
+    def check_named(self, ids: Iterable[str | None], view: View) -> None:
+        """What a statement names by id must be known to the actor; else it is not found."""
+        for id in ids:
+            element = view.get(id) if id is not None else None
+            if element is None or not self._knows(element):
+                raise not_found(str(id))
 
     def check(self, operation: str, element: Element, attribute: str | None = None) -> None:
         decision = decide(self._policies, operation, element, attribute, self._context)
         if decision.allowed:
             return
         self._record(decision, operation, element.type, element.id, attribute)
-        if operation not in ("SPAWN", "LINK") and not self.sees(element):
+        if operation not in ("SPAWN", "LINK") and not self._knows(element):
             raise not_found(element.id)
         raise _denied(decision)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 from typing import Any
@@ -23,29 +23,32 @@ from vedette.language.plan import PlanContext
 from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
 from vedette.language.resolved import (
     Condition,
-    Constant,
     EdgeElement,
     NodeElement,
-    Operation,
     ResolvedPattern,
     can_fail,
 )
 from vedette.language.statements import Watch
 from vedette.values import is_nan
+from vedette.watch.conditions import (
+    ends_anywhere,
+    evaluated,
+    is_open,
+    prunes,
+    split,
+    tells_time,
+    without_constants,
+)
 from vedette.watch.delta import frozen, same
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
 from vedette.watch.layers import counter_columns, looks_at_layer0, without_counters
 from vedette.watch.resolver import Capture, without_hidden
 
-__all__ = ["ResolvedWatch", "WatchShape", "evaluated"]
+__all__ = ["ResolvedWatch", "WatchShape"]
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_HASHABLE = frozenset({"String", "Int", "Float", "Bool", "Timestamp", "Duration", "ID", "Node", "Edge"})
-_RANGED = frozenset({"String", "Int", "Float", "Timestamp", "Duration"})
 _NEVER = object()
 """The key of a watch that compares with NaN: nothing is equal to it, above or below."""
-_TIME = frozenset({"now", "wall_time", "logical_time"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +84,10 @@ class WatchShape:
         self.resolved = watch
         self.schema = context.schema
         self.size = watch.size
-        closed = tuple(c for c in watch.pattern.where if not _is_open(c) and _prunes(c, guarded, masked))
+        closed = tuple(c for c in watch.pattern.where if not is_open(c) and prunes(c, guarded, masked))
         opened = sorted((c for c in watch.pattern.where if c not in closed), key=can_fail)
-        shared = [c for c in opened if _prunes(c, guarded, masked)]
-        self.keys, self.range, self.residual = _split(opened, shared)
+        shared = [c for c in opened if prunes(c, guarded, masked)]
+        self.keys, self.range, self.residual = split(opened, shared)
         self._compared = [index for _, index in self.keys] + [r[2] for r in (self.range,) if r is not None]
         self._make_key_indexes(context)
         chains = PatternChains(context)
@@ -99,7 +102,7 @@ class WatchShape:
         looked_at = (*opened, *evaluated(watch.returns, watch.order), *watch.sight)
         self.matches = AffectedMatches(
             self.open_pattern,
-            [_without_constants(c) for c in looked_at],
+            [without_constants(c) for c in looked_at],
             chains,
             watch.size,
             every_row=self.aggregates or self.distinct,
@@ -109,7 +112,7 @@ class WatchShape:
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
         self.order = [(chains.condition(c), descending) for c, descending in watch.order]
-        self.open_projection = any(map(_is_open, projections))
+        self.open_projection = any(map(is_open, projections))
         self.exports = [_exporter(p, context) for p in projections]
         self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
@@ -126,7 +129,7 @@ class WatchShape:
         self._classify(watch, projections)
 
     def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
-        self.time_dependent = any(_tells_time(c) for c in (*watch.pattern.where, *projections))
+        self.time_dependent = any(tells_time(c) for c in (*watch.pattern.where, *projections))
         conditions = (*watch.pattern.where, *projections, *watch.sight)
         self.layered = looks_at_layer0(watch.pattern, conditions)
         """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
@@ -136,7 +139,7 @@ class WatchShape:
     def _choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""
         maintainable = self.returns is None or maintained(self.returns.aggregates)
-        if (self.aggregates or self.distinct) and any(map(_ends_anywhere, self.plain.elements)):
+        if (self.aggregates or self.distinct) and any(map(ends_anywhere, self.plain.elements)):
             return "reevaluated"
         if self.time_dependent or self.layered or not maintainable:
             return "reevaluated"
@@ -336,131 +339,6 @@ class WatchShape:
                 }
                 if len(owners) == 1:
                     context.ensure_index(owners.pop(), side.name)
-
-
-def evaluated(
-    returns: ResolvedReturn | None, order: Sequence[tuple[Condition, bool]]
-) -> tuple[Condition, ...]:
-    """Whatever a watch computes from a match: projections, inputs of aggregates, what it is ordered by."""
-    projections = returns.projections if returns is not None else ()
-    calls = returns.aggregates if returns is not None else ()
-    inputs = tuple(part for call in calls for part in (call.operand, call.where) if part is not None)
-    return (*projections, *(condition for condition, _ in order), *inputs)
-
-
-def _ends_anywhere(element: resolved.PatternElement) -> bool:
-    """A path with a wildcard end yields a row for each such end, which no variable tells apart."""
-    return isinstance(element, resolved.PathElement) and None in (element.source, element.target)
-
-
-def _split(
-    opened: Sequence[Condition], shared: Sequence[Condition]
-) -> tuple[list[tuple[Condition, int]], tuple[Condition, str, int] | None, list[Condition]]:
-    """Sort conditions with constants into keys, at most one range, and the rest.
-
-    Only the `shared` ones may be keys: their other side must have one value, whoever is asking.
-    """
-    keys: list[tuple[Condition, int]] = []
-    ranged: tuple[Condition, str, int] | None = None
-    residual: list[Condition] = []
-    for condition in opened:
-        sides = _sides(condition)
-        if sides is None or condition not in shared:
-            residual.append(condition)
-            continue
-        side, op, constant = sides
-        if op == "=" and _same(side, constant, _HASHABLE):
-            keys.append((side, constant.index))
-        elif op in _FLIPPED and ranged is None and _same(side, constant, _RANGED):
-            ranged = (side, op, constant.index)
-        else:
-            residual.append(condition)
-    return keys, ranged, residual
-
-
-def _reads(condition: Condition, attributes: frozenset[str]) -> bool:
-    parts = resolved.subexpressions(condition)
-    return any(
-        isinstance(p, (resolved.AttributeOf, resolved.DynamicAttribute)) and p.name in attributes
-        for p in parts
-    )
-
-
-def _prunes(condition: Condition, guarded: bool, masked: frozenset[str]) -> bool:
-    """Whether a condition that fails on the graph as it is also fails for every actor, who may see less of it.
-
-    What may raise is left for last and for each watch alone: conditions before it may guard against that.
-    """
-    if can_fail(condition):
-        return False
-    if not guarded:
-        return True
-    return not _reads(condition, masked) and not any(map(_looks_further, resolved.subexpressions(condition)))
-
-
-def _looks_further(part: Condition) -> bool:
-    """Whether it looks at elements that the pattern does not bind: nested patterns, followed references."""
-    if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
-        return True
-    base = getattr(part, "base", None)
-    return base is not None and not isinstance(base, resolved.Slot)
-
-
-def _sides(condition: Condition) -> tuple[Condition, str, Constant] | None:
-    if not isinstance(condition, Operation):
-        return None
-    if isinstance(condition.right, Constant) and not _is_open(condition.left):
-        return condition.left, condition.op, condition.right
-    if isinstance(condition.left, Constant) and not _is_open(condition.right):
-        return condition.right, _FLIPPED.get(condition.op, condition.op), condition.left
-    return None
-
-
-def _same(side: Condition, constant: Constant, kinds: frozenset[str]) -> bool:
-    left, right = side.type, constant.type
-    if left.kind not in kinds or right.kind not in kinds:
-        return False
-    references = left.is_reference or left.kind == "ID"
-    return references or left.kind == right.kind or (left.is_numeric and right.is_numeric)
-
-
-def _is_open(condition: Condition) -> bool:
-    return any(isinstance(part, Constant) for part in resolved.subexpressions(condition))
-
-
-def _tells_time(condition: Condition) -> bool:
-    return any(
-        isinstance(part, resolved.ContextValue) and part.name in _TIME
-        for part in resolved.subexpressions(condition)
-    )
-
-
-def _without_constants(condition: Condition) -> Condition:
-    """The condition with constant targets of nested edges made wildcards: only its structure is of interest."""
-
-    def change(part: Condition) -> Condition | None:
-        if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
-            return replace(part, pattern=_open_targets(part.pattern))
-        return None
-
-    return resolved.rebuild(condition, change)
-
-
-def _open_targets(pattern: ResolvedPattern) -> ResolvedPattern:
-    elements: list[resolved.PatternElement] = []
-    for element in pattern.elements:
-        if isinstance(element, resolved.EdgeElement):
-            elements.append(replace(element, targets=tuple(_open_target(t) for t in element.targets)))
-        elif isinstance(element, resolved.PathElement):
-            source, target = _open_target(element.source), _open_target(element.target)
-            elements.append(replace(element, source=source, target=target))
-        else:
-            elements.append(element)
-    return ResolvedPattern(tuple(elements), tuple(_without_constants(c) for c in pattern.where))
-
-
-def _open_target(target: int | Condition | None) -> int | Condition | None:
-    return None if target is None or (not isinstance(target, int) and _is_open(target)) else target
 
 
 def _exporter(projection: Condition, context: PlanContext) -> Callable[[Any], Any] | None:

@@ -46,7 +46,7 @@ created 1
 modified 1
 > BEGIN SESSION AS #ann
 > SET #ann.name = "x"
-! E3601
+! E7001
 > END SESSION
 > SET #ann.name = "Anne"
 modified 1
@@ -346,6 +346,27 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > KILL #t
 deleted 1
 
+=== 3.2.disclosure | what the session made or bound itself is no secret to it, and may be named
+.given work
+.define policy write: ON SPAWN(t: Task) | LINK(e: assigned) ALLOW IF true
+>> SPAWN ann: User { name = "Ann" } SPAWN old: Task { title = "old" }
+> BEGIN SESSION AS #ann
+> MATCH t: Task RETURN t
+(nothing)
+> LINK assigned(SPAWN Task { title = "a" }, #self)
+created 1, linked 1
+> SPAWN t: Task { title = "b" }
+> LINK assigned(#t, #ann)
+linked 1
+> KILL #t
+! E7001 Permission denied
+> SET #old.title = "x"
+! E7001 Permission denied
+.session other as #ann
+.with {"old": "#old"}
+other> SET #$old.title = "x"
+! E3601 not found
+
 === 3.2.disclosure | what is denied and hidden is answered like what is not there
 .given work
 .given own
@@ -384,6 +405,9 @@ ann> LINK about(#n, #$x)
 ann> LINK about(#n, #$x)
 ! E3601 not found
 .with {"x": "#t"}
+ann> LINK about(#nobody, #$x)
+! E3601 #nobody was not found
+.with {"x": "#t"}
 ann> LINK about(#$x, #$x)
 ! E3601 not found
 !not Task
@@ -413,6 +437,15 @@ u> SPAWN b: Box { owner = #$x }
 .with {"x": "#u"}
 u> SPAWN b: Box { holds = #$x, owner = #$x }
 created 1
+.with {"x": "#s"}
+u> SET #b.holds = #$x
+! E3601 not found
+.with {"x": "#s"}
+u> SET #b.owner = #$x
+! E3601 not found
+!not Secret
+u> SET #b.owner = null
+modified 1
 
 === 3.2.disclosure | a deletion that a hidden edge prevents does not say which
 .define
