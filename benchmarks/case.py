@@ -34,6 +34,9 @@ class Metric:
     goal: float | None = None
     """In the same unit; None where nothing was asked for."""
     more_is_better: bool = False
+    times: float | None = None
+    """A goal that is a ratio: so many times as good as the contender `against`."""
+    against: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,12 +20,12 @@ from benchmarks.engines.seam import name_of, rank_of
 from benchmarks.engines.vedette import SPAWN
 from benchmarks.rounds import seconds
 
-__all__: list[str] = []
+__all__ = ["resident_bytes"]
 
 _STATEMENTS = 100_000
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -71,10 +71,10 @@ def _work(session: vedette.Session, nodes: int) -> float:
 def _main(folder: str, nodes: int, collects: str) -> None:
     settings = vedette.Settings(durability="relaxed", manage_gc=collects == "managed")
     vedette.open(":memory:", settings=settings).close()  # so that loading our own code is not counted as data
-    before = _resident_bytes()
+    before = resident_bytes()
     opened: list[vedette.Vedette] = []
     took = seconds(lambda: opened.append(vedette.open(folder, settings=settings)))
-    grown = _resident_bytes() - before
+    grown = resident_bytes() - before
     pauses = _Pauses()
     slowest = _work(opened[0].session(), nodes)
     seen = {

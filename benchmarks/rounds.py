@@ -16,7 +16,17 @@ from statistics import median
 from benchmarks.case import Case, Measure, Outcome, Series, Setting
 from benchmarks.scale import Scale
 
-__all__ = ["Progress", "median_of", "rate", "ratio", "run_case", "seconds", "spread", "unsteady"]
+__all__ = [
+    "Progress",
+    "median_of",
+    "percentile",
+    "rate",
+    "ratio",
+    "run_case",
+    "seconds",
+    "spread",
+    "unsteady",
+]
 
 UNSTEADY = 0.2
 """Spread above which a ratio is only rough."""
@@ -35,6 +45,11 @@ def seconds(work: Callable[[], object]) -> float:
 def rate(count: int, work: Callable[[], object]) -> float:
     """How many a second."""
     return count / seconds(work)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share of them does not exceed."""
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def run_case(case: Case, scale: Scale, folder: Path, progress: Progress) -> list[Outcome]:

@@ -34,6 +34,20 @@ class Scale:
     """Point look-ups and trivial statements per round."""
     hops: int
     """Walks over two edges per round."""
+    changes: int
+    """Changes per round that watches are told of."""
+    watches: int
+    """Watches with different constants that stand at once."""
+    registered: int
+    """Watches that are made for their memory to be counted."""
+    paced_seconds: float
+    """How long changes come at a steady pace per round, where delays are measured."""
+    messages: int
+    """Queue items per round that are put or taken one after the other, each waiting for the disk."""
+    shared_messages: int
+    """The same where many wait for the disk together."""
+    backlog: int
+    """Queue items that wait under a priority."""
 
 
 FULL = Scale(
@@ -49,6 +63,13 @@ FULL = Scale(
     edges=1_000_000,
     look_ups=10_000,
     hops=2_000,
+    changes=20_000,
+    watches=100_000,
+    registered=1_000_000,
+    paced_seconds=5,
+    messages=400,
+    shared_messages=3_200,
+    backlog=1_000_000,
 )
 
 QUICK = Scale(
@@ -64,4 +85,11 @@ QUICK = Scale(
     edges=50_000,
     look_ups=3_000,
     hops=500,
+    changes=5_000,
+    watches=10_000,
+    registered=50_000,
+    paced_seconds=2,
+    messages=100,
+    shared_messages=640,
+    backlog=20_000,
 )

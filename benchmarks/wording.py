@@ -22,17 +22,24 @@ def value_words(metric: Metric, series: Series) -> str:
 
 
 def goal_words(metric: Metric) -> str:
+    if metric.times is not None:
+        return f"≥ {metric.times:g}× {metric.against}"
     if metric.goal is None:
         return ""
-    return f"{'≥' if metric.more_is_better else '<'} {metric.goal:,.0f} {metric.unit}"
+    return f"{'≥' if metric.more_is_better else '<'} {metric.goal:,g} {metric.unit}"
 
 
 def verdict(outcome: Outcome) -> bool | None:
     """Whether our median reaches the goal; None when there is no goal or no number."""
-    middle, goal = median_of(outcome.series[0]), outcome.metric.goal
-    if middle is None or goal is None:
+    metric = outcome.metric
+    if metric.times is not None:
+        (peer,) = [series for series in outcome.series if series.contender == metric.against]
+        times = ratio(outcome, peer)
+        return None if times is None else times >= metric.times
+    middle = median_of(outcome.series[0])
+    if middle is None or metric.goal is None:
         return None
-    return middle >= goal if outcome.metric.more_is_better else middle < goal
+    return middle >= metric.goal if metric.more_is_better else middle < metric.goal
 
 
 def ratio_words(outcome: Outcome, series: Series) -> str:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from benchmarks.case import Case
-from benchmarks.cases import committing, inserting, loading, reading, stating
+from benchmarks.cases import (
+    committing,
+    inserting,
+    loading,
+    notifying,
+    reading,
+    registering,
+    stating,
+    watching,
+)
 
 __all__ = ["CASES"]
 
@@ -13,4 +22,7 @@ CASES: tuple[Case, ...] = (
     *loading.CASES,
     *reading.CASES,
     *stating.CASES,
+    *watching.CASES,
+    *registering.CASES,
+    *notifying.CASES,
 )

@@ -11,10 +11,15 @@
     ├── TransactionError             transaction error:       E50xx  the state of a transaction, a conflict
     ├── InvalidStatement             invalid statement type:  E1101 … the statement has no place here
     ├── StoreError                   store error:             E60xx  the data directory or the server behind it
+    ├── SourceError                  source error:            E61xx  external collections and their readers
+    ├── SubscriptionError            subscription error:      E62xx  what the pipeline is asked to watch
+    ├── PipelineError                pipeline error:          E63xx  matching and delivering changes of collections
     ├── PolicyError                  policy error:            E70xx  permission
     ├── WatchError                   watch error:             E80xx  watches and deliveries
     ├── TimeError                    time error:              E9001, E9034  ticks and nondeterminism
     ├── FilterError                  filter error:            E1201 …  CEL expressions and filter lists
+    ├── FolderError                  folder error:            E450x  watched folders and their handshake
+    ├── IngestError                  ingest error:            E451x, E452x  files to vectors
     └── SettingsError                settings error:          E0101  a setting that cannot be used
 
 Codes are stable: they stand on the wire, in logs and in docs/reference/errors.md.
@@ -31,15 +36,20 @@ __all__ = [
     "ConstraintViolation",
     "Diagnostic",
     "FilterError",
+    "FolderError",
+    "IngestError",
     "InvalidStatement",
     "MutationError",
     "ParseError",
     "PatternError",
+    "PipelineError",
     "PolicyError",
     "QueryError",
     "RuleError",
     "SettingsError",
+    "SourceError",
     "StoreError",
+    "SubscriptionError",
     "TimeError",
     "TransactionError",
     "VedetteError",
@@ -98,6 +108,16 @@ CODES: Mapping[str, str] = {
     "E3601": "NOT_FOUND",
     "E3602": "NOT_ONE_ROW",
     "E3603": "INVALID_TARGET",
+    "E4501": "UNKNOWN_FOLDER_WATCH",
+    "E4502": "INVALID_FOLDER_WATCH",
+    "E4503": "FOLDER_UNAVAILABLE",
+    "E4511": "UNREADABLE_FILE",
+    "E4512": "UNUSABLE_CONTENT",
+    "E4513": "FILE_TOO_LARGE",
+    "E4514": "FILE_CHANGED_MEANWHILE",
+    "E4521": "VECTOR_STORE_UNAVAILABLE",
+    "E4522": "EMBEDDER_UNAVAILABLE",
+    "E4523": "VECTORS_DO_NOT_FIT",
     "E5001": "TRANSACTION_ALREADY_ACTIVE",
     "E5002": "CONFLICT",
     "E5003": "COLLECT_LIMIT_EXCEEDED",
@@ -113,6 +133,20 @@ CODES: Mapping[str, str] = {
     "E6005": "READ_ONLY",
     "E6006": "LOG_TRIMMED",
     "E6007": "INVALID_DATABASE_NAME",
+    "E6101": "INVALID_SOURCE",
+    "E6102": "INVALID_DOCUMENT",
+    "E6103": "SOURCE_NOT_FOUND",
+    "E6104": "SOURCE_UNREACHABLE",
+    "E6105": "SOURCE_POSITION_LOST",
+    "E6106": "SOURCE_REFUSED",
+    "E6201": "SUBSCRIPTION_EXISTS",
+    "E6202": "SUBSCRIPTION_NOT_FOUND",
+    "E6203": "SUBSCRIPTION_QUOTA_EXCEEDED",
+    "E6204": "NOT_ANSWERED_BY_PIPELINE",
+    "E6205": "REGISTRY_VERSION_GONE",
+    "E6301": "DELIVERY_FAILED",
+    "E6302": "INVALID_FRAME",
+    "E6303": "PIPELINE_UNAVAILABLE",
     "E7001": "PERMISSION_DENIED",
     "E7002": "NO_ACTOR_BOUND",
     "E7003": "INVALID_ACTOR",
@@ -132,7 +166,7 @@ CODES: Mapping[str, str] = {
     "E9022": "RULE_ACTIONS_EXCEEDED",
     "E9034": "NONDETERMINISTIC_CONSTRAINT",
 }
-RETRYABLE = frozenset({"E5002"})
+RETRYABLE = frozenset({"E5002", "E6104", "E6301"})
 
 
 class Diagnostic(Protocol):
@@ -229,6 +263,18 @@ class StoreError(VedetteError):
     words = "store error"
 
 
+class SourceError(VedetteError):
+    words = "source error"
+
+
+class SubscriptionError(VedetteError):
+    words = "subscription error"
+
+
+class PipelineError(VedetteError):
+    words = "pipeline error"
+
+
 class PolicyError(VedetteError):
     words = "policy error"
 
@@ -243,6 +289,14 @@ class TimeError(VedetteError):
 
 class FilterError(VedetteError):
     words = "filter error"
+
+
+class FolderError(VedetteError):
+    words = "folder error"
+
+
+class IngestError(VedetteError):
+    words = "ingest error"
 
 
 class SettingsError(VedetteError):

@@ -9,8 +9,8 @@ text with milliseconds and `Z`, a duration is its number of milliseconds.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from math import isnan
-from typing import TypeAlias
+from math import isfinite, isnan
+from typing import Any, TypeAlias
 
 __all__ = [
     "EPOCH",
@@ -21,6 +21,7 @@ __all__ = [
     "duration_to_ms",
     "duration_to_text",
     "is_nan",
+    "json_value",
     "timestamp_from_ms",
     "timestamp_from_text",
     "timestamp_to_ms",
@@ -82,6 +83,22 @@ def duration_to_text(duration: timedelta) -> str:
     size = abs(total)
     unit, word = next((pair for pair in _UNITS if size % pair[0] == 0), _UNITS[-1]) if size else (1_000, "s")
     return f"{'-' if total < 0 else ''}{size // unit}{word}"
+
+
+def json_value(value: Any) -> Any:
+    """The value with nothing in it that JSON does not know. NaN and the infinities become texts of these names."""
+    match value:
+        case datetime():
+            return timestamp_to_text(value)
+        case timedelta():
+            return duration_to_ms(value)
+        case float() if not isfinite(value):
+            return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {name: json_value(item) for name, item in value.items()}
+        case list() | tuple():
+            return [json_value(item) for item in value]
+    return value
 
 
 def to_canonical(value: object) -> Value:

@@ -87,9 +87,11 @@ def test_facts_come_back(home: Home, store: Store) -> None:
     store.append(Batch(tick=7, definitions=["node A {}", "node Ä {}"], meta=[("k", "1"), ("l", "2")]))
     store.append(Batch(tick=7, definitions=["node C {}"]))
     store.put_meta([("k", "no"), ("k", "ü")])  # the last word counts
-    _, facts = reopen(home, store)
+    reopened, facts = reopen(home, store)
     assert (facts.tick, facts.definitions) == (7, ("node A {}", "node Ä {}", "node C {}"))
     assert facts.meta == {"k": "ü", "l": "2"}
+    reopened.put_meta([("k", ""), ("l", ""), ("l", "3")])  # an empty value forgets
+    assert reopened.facts().meta == {"l": "3"}
 
 
 @pytest.mark.parametrize("key", ["store.boot", "store.anything"])

@@ -52,9 +52,16 @@ class Fold:
         self.rows = Counter(map(frozen, rows))
 
     def take(self, events: Iterable[Event], *, again: bool = False) -> None:
-        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position."""
-        positions = []
+        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position; what
+        cannot be told again is in another `initial`, from which the reader begins again.
+        """
+        positions: list[int] = []
         for event in events:
+            if again and event.type == "initial" and self._position:
+                positions.clear()
+                self._position = event.position
+                self.begin(event.matches or ())
+                continue
             if again and event.position <= self._position:
                 continue
             positions.append(event.position)

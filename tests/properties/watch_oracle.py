@@ -50,6 +50,8 @@ class Follower:
     def _begin(self) -> None:
         tick = 0
         if self.step.initial == "none":
+            if self.step.immediate and self._oracle.in_transaction:
+                raise Unnamed("what open transactions have written")
             self._fold.begin(self.expected())
         elif self.step.initial == "since":
             tick, rows = self._oracle.earlier(self.step)
@@ -79,9 +81,17 @@ class Follower:
             return tuple(f"ids{place}" for place in range(len(self.query.variables)))
         return None
 
-    def expected(self) -> list[dict[str, Any]]:
-        """What MATCH says: one row for each identity, parallel edges that nobody named collapsed."""
-        result = self._reader.execute(self._match, self._parameters)
+    def expected(self, drafts: Session | None = None) -> list[dict[str, Any]]:
+        """What MATCH says: one row for each identity, parallel edges that nobody named collapsed.
+
+        `drafts`: the session in whose transaction is what nobody else can read yet.
+        """
+        reader = drafts or self._reader
+        if drafts is not None and self.step.actor is not None:
+            drafts.execute(f"BEGIN SESSION AS #{self._oracle.id_of(self.step.actor)}")
+        result = reader.execute(self._match, self._parameters)
+        if drafts is not None and self.step.actor is not None:
+            drafts.execute("END SESSION")
         ids = self.query.ids_in_match
         columns = result.columns[ids:]
         rows = [(row[:ids], dict(zip(columns, row[ids:], strict=True))) for row in result.rows]
@@ -106,6 +116,8 @@ class Follower:
             self._fold.take(events, again=self.step.reliable)
             if not (self.step.immediate and self._oracle.in_transaction):
                 self._compare()
+            elif drafts := self._oracle.only_drafts(self.step.actor):
+                self._compare(drafts)
         except AssertionError as error:
             raise AssertionError(f"{self.step}\n{error}\nevents: {events}") from error
         tick = self._oracle.tick - 1
@@ -121,9 +133,9 @@ class Follower:
             found += more
         return found
 
-    def _compare(self) -> None:
+    def _compare(self, drafts: Session | None = None) -> None:
         expected = Fold()
-        expected.begin(self.expected())
+        expected.begin(self.expected(drafts))
         missing, surplus = expected.rows - self._fold.rows, self._fold.rows - expected.rows
         assert not missing, f"never told: {dict(missing)}"
         assert not surplus, f"told, but not there: {dict(surplus)}"
@@ -158,6 +170,15 @@ class Oracle:
     @property
     def in_transaction(self) -> bool:
         return any(writer.transaction is not None for writer in self._writers)
+
+    def only_drafts(self, actor: str | None) -> Session | None:
+        """The session with the one open transaction, if its own MATCH shows all that is written and nothing less."""
+        writing = [writer for writer in self._writers if writer.transaction is not None]
+        one = writing[0].transaction if len(writing) == 1 else None
+        if one is None or one.serializable or one.aborted:
+            return None
+        alive = actor is None or one.transaction.view.get(self.id_of(actor)) is not None
+        return writing[0] if alive else None
 
     def earlier(self, step: Follow) -> tuple[int, Counter[Any]]:
         """What the watch that `step` names was told some commits ago, and the tick of the last of them."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.engine import execution
 from vedette.engine.compile import Amount, Referenced
+from vedette.engine.consume_statements import CONSUME_STATEMENTS
 from vedette.engine.explain import explain_statement, profile_statement
 from vedette.engine.request import Request
 from vedette.engine.result import Result
@@ -53,14 +54,23 @@ def _commit(request: Request) -> Result:
         try:
             if opened.aborted is not None:  # since it asked for its turn
                 raise _rolled_back(opened)
+            deliveries = request.database.watching.consuming.deliveries
+            deliveries.check_enlisted(opened.acknowledged)
             if opened.transaction.before:  # one that only read stands where it began
                 opened.check_reads()
             result.warnings = tuple(
                 execution.commit_transaction(
-                    session, opened.transaction, opened.now, result, started=opened.started, explicit=True
+                    session,
+                    opened.transaction,
+                    opened.now,
+                    result,
+                    started=opened.started,
+                    explicit=True,
+                    meta=deliveries.facts_of(opened.acknowledged),
                 )
             )
             committed = True
+            deliveries.settled(opened.acknowledged)
         finally:
             opened.end(session, committed=committed)
     return result
@@ -241,4 +251,5 @@ STATEMENTS: Mapping[type, Handler] = {
     ast.Explain: explain_statement,
     ast.Profile: profile_statement,
     **WATCH_STATEMENTS,
+    **CONSUME_STATEMENTS,
 }

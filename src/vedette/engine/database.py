@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,11 +15,12 @@ from msgspec import MsgspecError
 
 from vedette.change import Event
 from vedette.clock import Clock
+from vedette.element import Element
 from vedette.engine.async_session import AsyncSession, DurableWaiters
 from vedette.engine.codec import ElementCodec
 from vedette.engine.evolution import grown_elements
 from vedette.engine.history import History
-from vedette.engine.journal import TICK_KEY, encode_commits
+from vedette.engine.journal import RIGHTS_KEY, TICK_KEY, Rights, encode_commits
 from vedette.engine.layer0 import LayerZero
 from vedette.engine.prepare import StatementCache
 from vedette.engine.reactor import Reactor
@@ -74,6 +76,7 @@ class Database:
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
         self.watching.creation.restore(self._stored_meta)
+        self.watching.triggers.run(Turn(self))
         self._upkeep = Upkeep(self)
         self._upkeep.start()
 
@@ -99,6 +102,7 @@ class Database:
             state.take_over(lost)
         self.boot, self.epoch = facts.boot, facts.epoch
         self._stored_meta = facts.meta
+        self.rights = Rights(*json.loads(facts.meta.get(RIGHTS_KEY, "[0, 0]")))
         self.state, self._codec = state, codec
         self.history = History(
             self._store, lambda: self._codec, keeps=self._keeps, keep=self.settings.retained_commits
@@ -147,6 +151,7 @@ class Database:
             self._refusal = f"The database '{self.name}' is closed: open it again"
             sessions = list(self.sessions.values())
         self._upkeep.stop()
+        self.watching.consuming.deliveries.stop()
         for reactor in self._reactors:
             reactor.close()
         for session in sessions:
@@ -155,6 +160,13 @@ class Database:
             self.gate.close()
         finally:
             self._store.close()
+
+    def image(self, element: Element) -> bytes:
+        """The element as the journal keeps it."""
+        return self._codec.image(element)
+
+    def from_image(self, image: Mapping[str, Any]) -> Element:
+        return self._codec.from_image(image["_type"], image["id"], json.dumps(image).encode())
 
     @property
     def keeps(self) -> bool:
@@ -211,11 +223,14 @@ class Database:
                 if commit is not None:
                     self.gate.submit(commit.sequence, commit)
                     self.watching.committed(commit, 0)
+                if commit is not None and commit.sequence == self.rights.sequence:
+                    self.watching.lasting.rights_changed()
+            self.watching.triggers.run(turn)
         finally:
             self.wait(turn)
 
     def _define(self, text: str) -> Commit | None:
-        state = self.state
+        state, policies = self.state, self.schema.policies.keys()
         schema = extend_schema(state.schema, parse_declarations(text, limits=self._limits), text)
         if schema is state.schema:
             return None
@@ -234,7 +249,11 @@ class Database:
         self.history.widen(lambda name: len((schema.nodes.get(name) or schema.edges[name]).layout))
         state.apply(changes)
         state.use(schema)
-        commit = state.record(self.clock.now(), changes, definition=text)
+        meta: tuple[tuple[str, str], ...] = ()
+        if schema.policies.keys() != policies:
+            self.rights = Rights(state.sequence + 1, state.tick)
+            meta = ((RIGHTS_KEY, json.dumps(self.rights)),)
+        commit = state.record(self.clock.now(), changes, definition=text, meta=meta)
         self.watching.after_define(seen, commit)
         return commit
 

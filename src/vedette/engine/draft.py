@@ -46,9 +46,14 @@ class Draft:
         view, changes = self.view, []
         for last, now in transaction.unseen():
             id = (now or last).id  # type: ignore[union-attr]
-            changes.append((view.get(id), now))
-            self._writers[id] = transaction
-            _lay(view, id, now)
+            before = view.get(id)
+            if id in transaction.before:
+                self._writers[id] = transaction
+                _lay(view, id, now)
+            elif self._writers.get(id) is transaction:  # taken back: nothing of it lies here any more
+                del self._writers[id]
+                view.restore(id)
+            changes.append((before, view.get(id)))
         return [(before, after) for before, after in changes if before is not after]
 
     def landed(self, changes: Sequence[Difference]) -> list[Difference]:

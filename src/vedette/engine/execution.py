@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -275,6 +275,8 @@ def commit_transaction(
     *,
     started: int | None = None,
     explicit: bool = False,
+    cause: str | None = None,
+    meta: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
     """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
     database = session.database
@@ -286,6 +288,8 @@ def commit_transaction(
         explicit=explicit or database.settings.strict_cardinality,
         now=now() if database.settings.now == "wall" else database.clock.now(),
         context=partial(rule_context, session, transaction, now),
+        cause=cause,
+        meta=meta,
     )
     if commit is not None:
         result.tick = commit.tick

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from vedette.engine.codec import ElementCodec
 from vedette.engine.state import Commit
 from vedette.storage.seam import Batch, ElementRecord, JournalRow
 from vedette.values import timestamp_to_ms
 
-__all__ = ["TICK_KEY", "encode_commits"]
+__all__ = ["RIGHTS_KEY", "TICK_KEY", "Rights", "encode_commits"]
 
 TICK_KEY = "tick"
 """The fact that holds logical time after the last commit."""
+RIGHTS_KEY = "rights"
+
+
+class Rights(NamedTuple):
+    """The last commit that declared a policy: what actors were told before it was judged by others."""
+
+    sequence: int
+    tick: int
 
 
 def encode_commits(codec: Callable[[], ElementCodec], commits: Sequence[Commit]) -> Batch:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from vedette.consume.letter import DeadLetter
 from vedette.element import Element, View
 from vedette.language.schema import EdgeType, NodeType, Schema
 from vedette.language.types import describe
@@ -37,6 +38,9 @@ class LayerZero:
             "_WatchEvent": self._watch_events,
             "_session_has_watch": self._session_watches,
             "_watch_event": self._watch_event_edges,
+            "_DeadLetter": self._dead_letters,
+            "_watch_dead_letter": self._dead_letter_edges,
+            "_dead_letter_in": self._destination_edges,
             "_Ontology": self._ontologies,
             "_NodeType": self._node_types,
             "_EdgeType": self._edge_types,
@@ -78,8 +82,29 @@ class LayerZero:
                 yield watch
 
     def _watches(self, viewer: Session) -> Iterator[Element]:
+        known = set()
         for watch in self._visible_watches(viewer):
-            yield self.watch_element(watch)
+            element = self.watch_element(watch)
+            known.add(element.id)
+            yield element
+        for letter in self._letters(viewer):
+            if letter.watch not in known:
+                known.add(letter.watch)
+                yield self._former_watch(letter)
+
+    def _former_watch(self, letter: DeadLetter) -> Element:
+        """A watch that is gone, as far as its dead letters remember it."""
+        values = {
+            "pattern": letter.pattern,
+            "mode": "consume",
+            "group": letter.group,
+            "status": "cancelled",
+            "created_at": timestamp_from_ms(letter.created_ms),
+            "events_delivered": 0,
+            "events_pending": 0,
+        }
+        layout = self._schema.nodes["_Watch"].layout
+        return Element(letter.watch, "_Watch", tuple(values.get(attribute) for attribute in layout))
 
     def watch_element(self, watch: Watch) -> Element:
         options = watch.options
@@ -95,7 +120,7 @@ class LayerZero:
             "on_full": options.on_full,
             "created_at": timestamp_from_ms(watch.created_ms),
             "events_delivered": watch.delivered,
-            "events_pending": watch.pending,
+            "events_pending": watch.pending + self._database.watching.consuming.waiting(watch),
             "last_event_at": timestamp_from_ms(watch.last_event_ms) if watch.last_event_ms else None,
             "name": watch.details.name if watch.has_details else None,
             "session": watch.owner,
@@ -120,7 +145,8 @@ class LayerZero:
     def _watch_events(self, viewer: Session) -> Iterator[Element]:
         for watch, entry in self._retained(viewer):
             moment = timestamp_from_ms(watch.last_event_ms or watch.created_ms)
-            values = (entry.delta.type, entry.tick, None, moment)
+            delivery = entry.delta.delivery
+            values = (entry.delta.type, entry.tick, delivery[0] if delivery is not None else None, moment)
             yield Element(self._event_id(watch, entry), "_WatchEvent", values)
 
     def _watch_event_edges(self, viewer: Session) -> Iterator[Element]:
@@ -133,6 +159,41 @@ class LayerZero:
             if watch.owner is not None:
                 id = self._database.watching.id_of(watch)
                 yield Element(f"e{id}", "_session_has_watch", (), (watch.owner, id))
+
+    # --- dead letters -----------------------------------------------------------------------------------------
+
+    def _letters(self, viewer: Session) -> Iterator[DeadLetter]:
+        """Letters of the watches that the viewer may see."""
+        watching = self._database.watching
+        everything = viewer.actor is None or watching.management.may_see_all(viewer)
+        for letter in list(watching.consuming.letters.letters.values()):
+            if everything or letter.actor == viewer.actor:
+                yield letter
+
+    def _dead_letters(self, viewer: Session) -> Iterator[Element]:
+        layout = self._schema.nodes["_DeadLetter"].layout
+        for letter in self._letters(viewer):
+            values = {
+                "original_match": letter.match,
+                "failure_reason": letter.reason,
+                "delivery_attempts": letter.attempts,
+                "created_at": timestamp_from_ms(letter.created_ms),
+                "failures": letter.failures,
+                "timeouts": letter.timeouts,
+                "cause": letter.cause,
+                "element": letter.element,
+            }
+            yield Element(letter.id, "_DeadLetter", tuple(values[attribute] for attribute in layout))
+
+    def _dead_letter_edges(self, viewer: Session) -> Iterator[Element]:
+        for letter in self._letters(viewer):
+            yield Element(f"e{letter.id}", "_watch_dead_letter", (), (letter.watch, letter.id))
+
+    def _destination_edges(self, viewer: Session) -> Iterator[Element]:
+        graph = self._database.state.graph
+        for letter in self._letters(viewer):
+            if letter.destination is not None and graph.get(letter.destination) is not None:
+                yield Element(f"i{letter.id}", "_dead_letter_in", (), (letter.destination, letter.id))
 
     # --- the ontology -----------------------------------------------------------------------------------------
 

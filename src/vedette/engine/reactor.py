@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
+from vedette.engine.watch_options import with_option
 from vedette.errors import InvalidStatement, VedetteError, WatchError
 from vedette.language import statements as ast
-from vedette.language.printer import print_statement
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -72,7 +71,7 @@ class Reactor:
         statement = parsed[0].statement if len(parsed) == 1 else None
         if not isinstance(statement, ast.Watch):
             raise InvalidStatement("E1101", "reactor() takes one WATCH statement")
-        handle = self._session.watch(reliable(text, statement), dict(params))
+        handle = self._session.watch(with_option(text, statement, "delivery", "reliable"), dict(params))
         self._database.watching.management.name(self._session, handle.id, handle_name)
         return handle
 
@@ -128,11 +127,3 @@ class Reactor:
         self._closed.set()
         self._thread.join()
         self._session.close()
-
-
-def reliable(text: str, statement: ast.Watch) -> str:
-    """The statement with delivery: reliable, whatever it says; its constants and parameters stay as they are."""
-    if any(option.name == "delivery" for option in statement.options):
-        return text
-    option = ast.WatchOption("delivery", ast.OptionValue("reliable"))
-    return print_statement(replace(statement, options=(*statement.options, option)))

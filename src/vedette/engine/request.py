@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.prepare import Prepared
+from vedette.errors import AnalysisError
 from vedette.language.statements import Statement
+from vedette.language.syntax import Expression, IdReference, Literal, Parameter
 from vedette.values import Value
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.session import Session
 
-__all__ = ["Request"]
+__all__ = ["Request", "named_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,22 @@ class Request:
     def executable(self) -> Any:
         """The compiled statement; call with the database's turn held."""
         return self.session.executable(self.prepared, self.constants, self.text)
+
+
+def named_id(request: Request, expression: Expression) -> str:
+    """What a string, a parameter or `#id` names; a name that the session has bound stands for what it is bound to."""
+    if isinstance(expression, IdReference):
+        name = expression.name
+        if isinstance(name, str):
+            return name if expression.quoted else request.session.bindings.get(name, name)
+        expression = name
+    value: Any = None
+    if isinstance(expression, Parameter):
+        value = request.constants[
+            request.prepared.literals + request.prepared.parameters.index(expression.name)
+        ]
+    elif isinstance(expression, Literal):
+        value = request.constants[expression.slot] if expression.slot is not None else expression.value
+    if not isinstance(value, str):
+        raise AnalysisError("E2003", f"A String that names something is needed here, not {value!r}")
+    return value

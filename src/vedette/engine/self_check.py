@@ -22,24 +22,31 @@ if TYPE_CHECKING:
 __all__ = ["SelfCheck"]
 
 log = logging.getLogger(__name__)
-_WORK = 200_000
+_WORK = 20_000
+"""Candidates that one evaluation may look at: the commit that it hangs on must not be held up for long."""
+_COMMITS_PER_CANDIDATE = 5
+"""How many commits go by for each candidate of a check, so that checking stays a few hundredths of the work."""
 
 
 class SelfCheck:
-    """Looks at one watch every so many commits that concern any."""
+    """Looks at one watch every so many commits that concern any; after an expensive look, more of them go by."""
 
     def __init__(self, watching: Watching, every: int) -> None:
         self._watching = watching
         self._every = every
         self._commits = 0
+        self._due = every
         self.done = 0
         self.failed = 0
+        self.skipped = 0
+        """Watches with too much to look at."""
 
     def choose(self, shapes: list[WatchShape]) -> Watch | None:
         """The watch to look at in this commit, mostly none."""
         self._commits += 1
-        if not self._every or self._commits % self._every:
+        if not self._every or self._commits < self._due:
             return None
+        self._due = self._commits + self._every
         turn = self._commits // self._every
         shape = shapes[turn % len(shapes)]
         plain = shape.strategy == "rows" and shape.index.size > 0
@@ -50,6 +57,7 @@ class SelfCheck:
         try:
             before, after = (self._evaluate(watch, scene, late) for late in (False, True))
         except QueryError:
+            self.skipped += 1
             return
         self.done += 1
         expected = Counter((kind, identity) for kind, identity in _differences(before, after))
@@ -68,7 +76,10 @@ class SelfCheck:
     def _evaluate(self, watch: Watch, scene: Scene, late: bool) -> dict[Any, Any]:
         context = self._watching.own_context(watch, (scene.after if late else scene.before).view)
         context.work_limit = context.work_pause = _WORK
-        return evaluate(watch, context)
+        try:
+            return evaluate(watch, context)
+        finally:
+            self._due += context.work * _COMMITS_PER_CANDIDATE
 
 
 def _differences(before: dict[Any, Any], after: dict[Any, Any]) -> list[tuple[str, Any]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from vedette.engine import control, execution
 from vedette.engine.compile import Executable, compile_statement
+from vedette.engine.consume_statements import as_consumer, checked_span
+from vedette.engine.deliveries import Deliveries
+from vedette.engine.jobs import Jobs
 from vedette.engine.prepare import Prepared
 from vedette.engine.request import Request
 from vedette.engine.result import Result
@@ -26,6 +29,7 @@ from vedette.errors import (
 )
 from vedette.language import statements as ast
 from vedette.values import Value
+from vedette.watch.options import refused
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -103,6 +107,61 @@ class Session:
             finally:
                 self.database.wait(self.turn)  # so that the first poll has what is there already
 
+    def consume(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        prefetch: int = 10,
+        timeout: float | None = None,
+        **named: Any,
+    ) -> Jobs:
+        """Jobs to work through: `for job in s.consume("WATCH … [mode: consume] …"): with job: …`.
+
+        At most `prefetch` are in hand at a time. The loop ends when none came for `timeout` seconds, or never.
+        A statement that names no mode is read as `mode: consume`.
+        """
+        if prefetch < 1:
+            raise refused("prefetch", f"allowed is a positive integer, got {prefetch!r}")
+        return Jobs(self.watch(as_consumer(self.database, text), params, **named), prefetch, timeout)
+
+    def ack(self, delivery_ids: Sequence[str]) -> Result:
+        """ACK each, in a transaction of its own or within the open one; returns when all of it is durable."""
+        return self._settle(lambda deliveries: deliveries.ack(self, delivery_ids))
+
+    def nack(
+        self,
+        delivery_id: str,
+        *,
+        retry: bool = True,
+        delay: timedelta | None = None,
+        cause: str | None = None,
+    ) -> Result:
+        """Give a delivery back: for another attempt, after a delay, or for none."""
+        span = None if delay is None else checked_span("delay", delay)
+        return self._settle(
+            lambda deliveries: deliveries.nack(self, delivery_id, retry=retry, delay=span, cause=cause)
+        )
+
+    def extend(self, delivery_id: str, by: timedelta | None = None) -> Result:
+        """More time for a delivery: `by` from now, or another ack_timeout."""
+        span = None if by is None else checked_span("by", by)
+        return self._settle(lambda deliveries: deliveries.extend(self, delivery_id, span))
+
+    def release(self, delivery_id: str) -> Result:
+        """Give a delivery back untried: no attempt is counted."""
+        return self._settle(lambda deliveries: deliveries.release(self, delivery_id))
+
+    def _settle(self, end: Callable[[Deliveries], Result]) -> Result:
+        """End deliveries without a statement's text; else as a statement would."""
+        with self._own_turn:
+            try:
+                self._check_open()
+                return self._guarded(lambda: end(self.database.watching.consuming.deliveries))
+            finally:
+                self.database.wait(self.turn)
+
     def attach(self, handle_or_name: str) -> WatchHandle:
         """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
         with self._own_turn:
@@ -145,8 +204,11 @@ class Session:
             self._statement_failed()
             raise
 
-    def close(self) -> None:
-        """End the session; an open transaction is rolled back. Closing twice is nothing."""
+    def close(self, *, lost: bool = False) -> None:
+        """End the session; an open transaction is rolled back. Closing twice is nothing.
+
+        `lost`: whoever held it is gone without a word. What it was consuming counts as failed, once each.
+        """
         with self._own_turn:
             if self._closed:
                 return
@@ -154,7 +216,7 @@ class Session:
             with self.turn:
                 if self.transaction is not None:
                     self.transaction.end(self)
-                self.database.watching.management.end_session(self)
+                self.database.watching.management.end_session(self, lost=lost)
                 self.database.sessions.pop(self.id, None)
                 self.database.watching.layer_news()
 
@@ -223,9 +285,12 @@ class Session:
     ) -> Result:
         """Execute one statement of a text, as `execute_undurably` does."""
         self._check_open()
+        return self._guarded(lambda: self._dispatch(prepared, prepared.constants(literals, values), text))
+
+    def _guarded(self, act: Callable[[], Result]) -> Result:
+        """A statement that fails aborts the transaction that it is in; one that succeeds may set off triggers."""
         try:
-            constants = prepared.constants(literals, values)
-            result = self._dispatch(prepared, constants, text)
+            result = act()
         except execution.LongReadError:
             raise
         except BaseException:  # a Ctrl-C, too, leaves a statement half done
@@ -244,11 +309,7 @@ class Session:
             return execution.read(self, prepared, constants, text)
         if kind in _MUTATIONS:
             return execution.write(self, prepared, constants, text)
-        handler = control.STATEMENTS.get(kind)
-        if handler is None:
-            text = f"{kind.__name__.upper()} is not available yet: consume mode arrives in the next release"
-            raise InvalidStatement("E1102", text)
-        return handler(Request(self, prepared, constants, text))
+        return control.STATEMENTS[kind](Request(self, prepared, constants, text))
 
     def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:
         """The compiled statement for constants of these types; call with the database's turn held."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from vedette.consume.item import Delivery
 from vedette.element import Element, View
 from vedette.errors import TransactionError
 from vedette.graph.overlay import Overlay
@@ -46,11 +47,14 @@ class OpenTransaction:
         self.aborted: str | None = None
         """Why nothing but ROLLBACK is accepted any more."""
         self.causes: list[str] = []
+        self.acknowledged: list[Delivery] = []
+        """Deliveries whose elements it deletes: done with when it commits, pending again when it does not."""
         self._snapshot: Overlay | None = state.open_snapshot() if serializable else None
         self.reads = ReadRecorder(self._snapshot) if self._snapshot is not None else None
         self.transaction: Transaction = state.begin(self.reads)
         self._bindings = dict(bindings)
-        self._savepoints: dict[str, dict[str, str]] = {}
+        self._savepoints: dict[str, tuple[dict[str, str], int]] = {}
+        """Name ▸ the bindings then, and how many deliveries were acknowledged."""
 
     def check_usable(self) -> None:
         """Refuse once it is aborted; asked again with the turn held, since others abort it with theirs."""
@@ -60,11 +64,14 @@ class OpenTransaction:
 
     def savepoint(self, name: str, bindings: dict[str, str]) -> None:
         self.transaction.savepoint(name)
-        self._savepoints[name] = dict(bindings)
+        self._savepoints[name] = (dict(bindings), len(self.acknowledged))
 
     def rollback_to(self, name: str, session: Session) -> None:
         self.transaction.rollback_to(name)
-        session.bindings = dict(self._savepoints[name])
+        bindings, acknowledged = self._savepoints[name]
+        session.bindings = dict(bindings)
+        session.database.watching.consuming.deliveries.rolled_back(self.acknowledged[acknowledged:])
+        del self.acknowledged[acknowledged:]
 
     def view_over(self, snapshot: Overlay) -> View:
         """What the transaction sees, over a state that stands still. SERIALIZABLE has its own."""
@@ -84,6 +91,7 @@ class OpenTransaction:
             session.database.state.close_snapshot(self._snapshot)
         if not committed:
             session.bindings = self._bindings
+            session.database.watching.consuming.deliveries.rolled_back(self.acknowledged)
             session.database.watching.show_end(self.transaction)
         session.transaction = None
 

@@ -12,6 +12,7 @@ from vedette.graph.actions import Writer
 from vedette.language.context import Context, Row
 from vedette.policy.guard import PolicyGuard
 from vedette.policy.sight import Sight
+from vedette.watch.hub import Told
 from vedette.watch.subscription import WatchStatus
 from vedette.watch.watch import Watch
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vedette.engine.turn import Turn
     from vedette.engine.watching import Watching
 
-__all__ = ["TRIGGER_CHAIN", "Triggers"]
+__all__ = ["TRIGGER_CHAIN", "Firing", "Triggers"]
 
 TRIGGER_CHAIN = 100
 """How many commits triggers may cause one after another."""
@@ -27,13 +28,19 @@ TRIGGER_CHAIN = 100
 log = logging.getLogger(__name__)
 
 
-class _Firing(NamedTuple):
+class Firing(NamedTuple):
+    """A match to act upon."""
+
     watch: Watch
     row: Row
     depth: int
     sequence: int
     done: int
     """How many matches of this commit the watch has acted upon, with this one."""
+    at: int
+    """When the watch was evaluated and the match found, in milliseconds."""
+    since: int
+    """When it was evaluated before that."""
 
 
 class Triggers:
@@ -41,22 +48,33 @@ class Triggers:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
-        self._waiting: deque[_Firing] = deque()
+        self._waiting: deque[Firing] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, found: list[tuple[Watch, Row]], sequence: int, depth: int) -> None:
+    def waits_for(self, watch: Watch) -> bool:
+        """Whether a match of this watch has yet to be acted upon."""
+        return any(firing.watch is watch for firing in self._waiting)
+
+    def add(self, told: Told, depth: int) -> None:
         """In a fixed order, so that after a crash it is known which of a commit's matches were acted upon."""
         by_watch: dict[int, list[tuple[Watch, Row]]] = {}
-        for watch, row in found:
+        for watch, row in told.triggers:
             by_watch.setdefault(watch.number, []).append((watch, row))
         for pairs in by_watch.values():
             pairs.sort(key=lambda pair: pair[0].shape.identity(pair[1]))
-            cursor = pairs[0][0].details.cursor or {}
-            skip = cursor.get("done", 0) if cursor.get("sequence") == sequence else 0
-            for done, (watch, row) in enumerate(pairs[skip:], skip + 1):
-                self._waiting.append(_Firing(watch, row, depth + 1, sequence, done))
+            since = pairs[0][0].details.evaluated_before_ms or told.evaluated_ms
+            for done, (watch, row) in enumerate(pairs, 1):
+                firing = Firing(watch, row, depth + 1, told.sequence, done, told.evaluated_ms, since)
+                if not (told.repeated and self._is_known(firing)):
+                    self._waiting.append(firing)
+
+    def _is_known(self, firing: Firing) -> bool:
+        """Whether it was acted upon, or waits already."""
+        cursor, place = firing.watch.details.cursor or {}, (firing.sequence, firing.done)
+        acted = place <= (cursor.get("fired", 0), cursor.get("done", 0))
+        return acted or any(w.watch is firing.watch and (w.sequence, w.done) == place for w in self._waiting)
 
     def run(self, turn: Turn) -> None:
         """Act upon all that wait, and upon what that brings about."""
@@ -68,7 +86,7 @@ class Triggers:
             if firing.watch.status is not WatchStatus.CANCELLED:
                 self._run_one(firing, turn)
 
-    def _run_one(self, firing: _Firing, turn: Turn) -> None:
+    def _run_one(self, firing: Firing, turn: Turn) -> None:
         watch = firing.watch
         try:
             self._watching.database.admit()
@@ -86,9 +104,9 @@ class Triggers:
                 extra={"action": "trigger.failed", "watch": id, "code": error.code},
             )
             with turn:
-                self._watching.lasting.skip_trigger(watch, firing.sequence, firing.done)
+                self._watching.lasting.skip_trigger(firing)
 
-    def _act(self, firing: _Firing) -> None:
+    def _act(self, firing: Firing) -> None:
         if firing.depth > TRIGGER_CHAIN:
             raise WatchError("E8009", f"Triggers caused more than {TRIGGER_CHAIN} commits one after another")
         watch, database = firing.watch, self._watching.database
@@ -108,7 +126,7 @@ class Triggers:
             now=database.clock.now(),
             context=lambda _: execution.system_context(database, transaction, context.now),
             cause=f"trigger {self._watching.id_of(watch)}",
-            meta=self._watching.lasting.trigger_cursor(watch, firing.sequence, firing.done),
+            meta=self._watching.lasting.trigger_cursor(firing),
         )
         if commit is not None:
             database.gate.submit(commit.sequence, commit)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from vedette.clock import Due
+from vedette.engine.turn import Turn
 from vedette.errors import VedetteError
 from vedette.values import timestamp_to_ms
 
@@ -58,15 +59,19 @@ class Upkeep:
 
     def _tick(self) -> None:
         """Logical time moves on; what watches hold for a tick is handed out."""
-        database = self._database
-        with database.turn:
+        database, turn = self._database, Turn(self._database)
+        with turn:
             database.check_writable()
             commit = database.state.advance_ticks(1, database.clock.now())
             database.gate.submit(commit.sequence, commit)
             database.watching.ticked(commit)
+        database.watching.triggers.run(turn)
 
     def _trim(self) -> None:
         """Forget what is older than the retention: watches that have not had it yet will be told so."""
-        database = self._database
+        database, turn = self._database, Turn(self._database)
+        with turn:
+            database.watching.lasting.advance()
+        database.wait(turn)
         oldest = timestamp_to_ms(database.clock.now()) - int(database.settings.log_retention_seconds * 1000)
         database.trim(oldest)

@@ -19,6 +19,7 @@ from vedette.watch.conditions import evaluated
 from vedette.watch.options import WatchOptions
 from vedette.watch.resolver import Capture, WatchResolver
 from vedette.watch.shape import ResolvedWatch, WatchShape
+from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
     from vedette.engine.request import Request
@@ -49,6 +50,11 @@ class CompiledWatch:
         self.size = size
         """Registers that the actions need."""
 
+    def equip(self, watch: Watch) -> None:
+        """Give a watch that was compiled otherwise the actions of this: they fit the schema and the captures."""
+        if self.actions:
+            watch.details.actions, watch.details.actions_size = self.actions, self.size
+
 
 def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
     """Resolve and compile; raises with every mistake in the statement."""
@@ -64,13 +70,16 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
     if returns is not None and statement.returns is not None:
         _check_columns(frame, statement.returns, returns)
     order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
+    consumes = options.mode == "consume"
+    if consumes and options.serialize_by is not None:
+        order = (*order, (resolver.resolve(options.serialize_by, scope), False))
     where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
     whole = ResolvedPattern(pattern.elements, where)
-    sight = SightDependencies(resolver, state.schema.policies.values() if guarded else ())
-    sight.collect(whole, evaluated(returns, order))
-    own_size = frame.size
     resolver.place = Place(bindings=True)
     actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
+    captures = tuple(resolver.captures)  # policies come and go: what they mention is not the watch's to hold
+    sight = SightDependencies(resolver, state.schema.policies.values() if guarded else ())
+    sight.collect(whole, evaluated(returns, order))
     frame.finish()
     if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
         raise WatchError(
@@ -83,18 +92,19 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
         pattern=whole,
         returns=returns,
         order=order,
-        captures=tuple(resolver.captures),
-        size=max(own_size, frame.size),
+        captures=captures,
+        size=frame.size,
         statement=statement,
         sight=tuple(sight.conditions),
         wide=frozenset(sight.wide),
+        consumes=consumes,
     )
     shape = WatchShape(
         resolved, state.plan_context, guarded=guarded, masked=_masked(state) if guarded else frozenset()
     )
     chains = PatternChains(state.plan_context)
     acts = tuple(compile_action(action, chains, state.tables, frame.size) for action in actions)
-    return CompiledWatch(request, options, shape, tuple(resolver.captures), acts, frame.size)
+    return CompiledWatch(request, options, shape, captures, acts, frame.size)
 
 
 def _check_columns(frame: Frame, clause: ast.Return, returns: ResolvedReturn) -> None:

@@ -10,11 +10,11 @@ from vedette.element import View
 from vedette.engine.absent_session import AbsentSession
 from vedette.engine.history import Trimmed
 from vedette.engine.lasting import refuse_since
-from vedette.engine.request import Request
+from vedette.engine.request import Request, named_id
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
 from vedette.engine.watch_options import option_values, stored_filter
 from vedette.engine.watch_rights import check_watch_rights
-from vedette.errors import InvalidStatement, MutationError, PolicyError, WatchError
+from vedette.errors import MutationError, PolicyError, WatchError
 from vedette.language import statements as ast
 from vedette.language.context import Context
 from vedette.policy.guard import PolicyGuard
@@ -52,16 +52,15 @@ class WatchCreation:
             options = read_options(statement.options, values) if statement.options else _DEFAULTS
             if not options.expressions:
                 options = self._watching.known_options.setdefault(options, options)
-            if options.mode == "consume":
-                raise InvalidStatement(
-                    "E1102", "mode: consume is not available yet: it arrives in the next release"
-                )
             self._check_limits(session)
             guarded = session.actor is not None and bool(self._watching.database.schema.policies)
             compiled = self._compile(request, options, guarded)
             guard = check_watch_rights(request, compiled) if guarded else None
             constants = request.constants + self.capture(request, compiled, guard)
             watch = self._make(compiled, constants, options, session.id, session.actor)
+            if options.mode == "consume":
+                self._watching.consuming.check(compiled.shape, watch)
+                self._set_destination(watch, request)
             if statement.name is not None:
                 watch.details.name = statement.name
                 session.bindings[statement.name] = self._watching.id_of(watch)
@@ -114,6 +113,12 @@ class WatchCreation:
             raise MutationError("E3601", text, fields={"id": id})
         return id
 
+    def _set_destination(self, watch: Watch, request: Request) -> None:
+        """Where dead letters go; whether it is there is asked when one is moved (E8007)."""
+        reference = watch.options.dead_letter
+        if reference is not None:
+            self._watching.consuming.destinations[watch.number] = named_id(request, reference)
+
     def _check_limits(self, session: Session) -> None:
         limits = session.watch_limits
         if limits is None:
@@ -158,6 +163,9 @@ class WatchCreation:
 
     def _begin(self, watch: Watch) -> None:
         """What is there already, or since then, and from now on what comes."""
+        if watch.options.mode == "consume":
+            self._watching.consuming.enter(watch)
+            return
         initial = watch.options.initial
         if watch.shape.layered:  # it is one of those it looks at
             self._watching.hub_of(watch).add(watch)
@@ -171,6 +179,8 @@ class WatchCreation:
             self.start(watch, self._watching.database.state.graph)
             self._watching.hub_of(watch).add(watch)
             return
+        if watch.actor is not None and initial.tick < self._watching.database.rights.tick:
+            raise refuse_since(initial.tick, "older than a policy: what could be seen then nobody knows")
         try:
             sequence = self._watching.database.history.sequence_of_tick(initial.tick)
             self._watching.database.history.after(sequence)
@@ -191,8 +201,7 @@ class WatchCreation:
         full = (first or anew) and bool(watch.shape.columns)
         if not details_needed and not full:
             return
-        context = self._watching.own_context(watch, view)
-        context.now = now or context.now
+        context = self._watching.own_context(watch, view, now)
         rows = self.start_counting(watch, context)
         if full and not windowed_groups:
             delta = Delta("initial", None)
@@ -205,6 +214,7 @@ class WatchCreation:
             return list(evaluate(watch, context).values())
         details = watch.details
         if strategy == "reevaluated":
+            details.evaluated_ms = timestamp_to_ms(context.now())
             details.result = evaluate(watch, context)
             return list(details.result.values())
         details.reset_counts()
@@ -237,9 +247,13 @@ class WatchCreation:
         watch.details.altered, watch.details.refiltered = "altered" in facts, "filter" in facts
         watch.status = WatchStatus(facts.get("status", WatchStatus.ACTIVE))
         watch.created_ms = facts["created_ms"]
+        if "destination" in facts:
+            self._watching.consuming.destinations[watch.number] = facts["destination"]
         self._watching.hub.watches[watch.number] = watch
         return watch
 
     def restore(self, meta: dict[str, str]) -> None:
         """Take up what lasted over a restart."""
+        self._watching.consuming.deliveries.restore(meta)
+        self._watching.consuming.letters.restore(meta)
         self._watching.lasting.restore(meta)

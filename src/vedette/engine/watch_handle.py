@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
 from vedette.clock import SystemClock
+from vedette.errors import WatchError
 from vedette.language.parser import parse_watch_options
 from vedette.language.printer import print_watch_options
 from vedette.watch.buffer import Entry
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["WatchHandle", "event_of"]
 
 _real_time = SystemClock()
+_NOTHING: Mapping[str, Any] = {}
 
 
 def event_of(entry: Entry) -> Event:
@@ -37,6 +40,8 @@ def event_of(entry: Entry) -> Event:
         window_start=delta.window[0] if delta.window is not None else None,
         window_end=delta.window[1] if delta.window is not None else None,
         events=inner,
+        delivery_id=delta.delivery[0] if delta.delivery is not None else None,
+        attributes={"attempt": delta.delivery[1]} if delta.delivery is not None else _NOTHING,
     )
 
 
@@ -54,6 +59,11 @@ class WatchHandle:
     @property
     def _watching(self) -> Watching:
         return self._session.database.watching
+
+    @property
+    def watch(self) -> Watch:
+        """The engine's own record, for what serves it on (`feed.py`)."""
+        return self._watch
 
     @property
     def id(self) -> str:
@@ -128,9 +138,33 @@ class WatchHandle:
         """Records for the owner since the last call: overflows, timeouts, withdrawals."""
         return self._watching.take_errors(self._session, self._watch)
 
-    def ack(self, event: Event) -> None:
-        """Confirm a reliable watch's event and all before it: they need not be kept any longer."""
-        self._watching.confirm(self._session, self._watch, event.position)
+    def ack(self, *events: Event) -> None:
+        """Consume: delete what was delivered, each event in a transaction of its own; returns when all are durable.
+
+        Reliable watches: confirm the events and all before them; they need not be kept any longer.
+        """
+        if self._watch.options.mode == "consume":
+            self._session.ack([_delivery(event) for event in events if event.type != "initial"])
+        for event in events:
+            self._watching.confirm(self._session, self._watch, event.position)
+
+    def nack(
+        self,
+        event: Event,
+        retry: bool = True,
+        delay: timedelta | float | None = None,
+        cause: str | None = None,
+    ) -> None:
+        """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
+        self._session.nack(_delivery(event), retry=retry, delay=_span(delay), cause=cause)
+
+    def extend(self, event: Event, by: timedelta | float | None = None) -> None:
+        """More time for a delivery: `by` from now, or another ack_timeout."""
+        self._session.extend(_delivery(event), _span(by))
+
+    def release(self, event: Event) -> None:
+        """Give a delivery back untried: no attempt is counted."""
+        self._session.release(_delivery(event))
 
     # --- managing ---------------------------------------------------------------------------------------------
 
@@ -151,3 +185,14 @@ class WatchHandle:
 
     def __repr__(self) -> str:
         return f"<watch {self.id} {self.status}, {self._watch.pending} waiting>"
+
+
+def _delivery(event: Event) -> str:
+    if event.delivery_id is None:
+        text = f"Invalid delivery ID: '{None}' not found or already processed"
+        raise WatchError("E8004", f"{text} (an event of type '{event.type}' is no delivery)")
+    return event.delivery_id
+
+
+def _span(span: timedelta | float | None) -> timedelta | None:
+    return timedelta(seconds=span) if isinstance(span, (int, float)) else span

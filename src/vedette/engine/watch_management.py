@@ -17,6 +17,7 @@ from vedette.language.tree import exchange
 from vedette.values import timestamp_to_ms
 from vedette.watch.hub import Told, evaluate, tell_anew
 from vedette.watch.options import WatchOptions
+from vedette.watch.resolver import Capture
 from vedette.watch.subscription import WatchEventKind, WatchStatus, next_status
 from vedette.watch.watch import Watch
 
@@ -53,14 +54,14 @@ class WatchManagement:
 
     def find(self, session: Session, id: str) -> Watch:
         """The watch of a handle. Unknown is E8002, somebody else's E8010."""
-        watch = self._lookup(id)
+        watch = self.lookup(id)
         if watch is None:
             raise unknown(id)
         if not self._may_manage(session, watch):
             raise WatchError("E8010", "This watch belongs to another session", fields={"handle": id})
         return watch
 
-    def _lookup(self, id: str) -> Watch | None:
+    def lookup(self, id: str) -> Watch | None:
         number = self._watching.lasting.number_of(id)
         head = f"w{self._watching.database.boot:x}_"
         if number is None and id.startswith(head):
@@ -89,13 +90,15 @@ class WatchManagement:
                 for w in self._watching.hub.watches.values()
                 if w.has_details and w.details.name == handle_or_name
             ]
-            watch = self._lookup(handle_or_name) or next((w for w in named if w.lasts), None)
+            watch = self.lookup(handle_or_name) or next((w for w in named if w.lasts), None)
             if watch is None or watch.status is WatchStatus.CANCELLED:
                 raise unknown(handle_or_name)
+            fields = {"handle": handle_or_name}
             if session.actor is not None and session.actor != watch.actor:
-                raise WatchError(
-                    "E8010", "This watch belongs to another actor", fields={"handle": handle_or_name}
-                )
+                raise WatchError("E8010", "This watch belongs to another actor", fields=fields)
+            if not watch.lasts:
+                text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
+                raise WatchError("E8010", text, fields=fields)
             watch.owner = session.id
             if watch.details.expiry is not None:
                 watch.details.expiry.cancel()
@@ -104,6 +107,7 @@ class WatchManagement:
                 watch.put_back(watch.details.unconfirmed)
                 watch.delivered -= len(watch.details.unconfirmed)
                 watch.details.unconfirmed.clear()
+            self._watching.consuming.returned(watch)
             return watch
 
     def manage(self, session: Session, watch: Watch, operation: str) -> None:
@@ -117,19 +121,23 @@ class WatchManagement:
             if status is None:
                 raise unknown(self._watching.id_of(watch))
             watch.status = status
+            self._watching.consuming.changed(watch)
             if watch.lasts:
                 self._watching.lasting.revise(watch)
             if watch.details.wake is not None:
                 watch.details.wake()
             self._watching.layer_news()
 
-    def end(self, watch: Watch, event: WatchEventKind) -> None:
+    def end(self, watch: Watch, event: WatchEventKind, *, lost: bool = False) -> None:
+        """The watch is over. `lost`: its consumer did not go in good order."""
         status = next_status(watch.status, event)
         if status is None or watch.status is WatchStatus.CANCELLED:
             return
         watch.status = status
         self._watching.cancelled += 1
-        if not watch.has_details or watch.details.behind is None:
+        if watch.options.mode == "consume":
+            self._watching.consuming.leave(watch, lost=lost)
+        elif not watch.has_details or not watch.details.away:
             self._watching.hub_of(watch).remove(watch)
         if watch.buffer is not None:
             watch.buffer.clear()
@@ -154,8 +162,11 @@ class WatchManagement:
             if refiltered:
                 self._refilter(request, watch, options)
             lasted, watch.options = watch.lasts, options
+            if watch.details.behind is not None and options.delivery != "reliable":
+                self._watching.lasting.skip_ahead(watch)
             watch.details.altered = True
             watch.details.refiltered = watch.details.refiltered or refiltered
+            self._watching.consuming.changed(watch)
             self._keep_altered(watch, lasted=lasted, refiltered=refiltered)
             self._watching.layer_news()
 
@@ -180,21 +191,29 @@ class WatchManagement:
         fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
         given = len(compiled.request.constants)
         known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
-        captured = self._watching.creation.capture(request, fresh, None, known)
-        hub = self._watching.hub_of(watch)
-        hub.remove(watch)
+        _, guard = execution.statement_context(request.session, ())
+        captured = self._watching.creation.capture(request, fresh, guard, {**_owners(watch), **known})
+        hub, standing = self._watching.hub_of(watch), not watch.details.away
+        if standing:
+            hub.remove(watch)
         former = watch.shape, watch.constants
         watch.shape, watch.constants = fresh.shape, watch.constants[:given] + captured
         try:
             evaluate(watch, self._watching.own_context(watch, graph))
         except VedetteError:  # a filter that cannot be evaluated is refused, and the watch is what it was
             watch.shape, watch.constants = former
-            hub.add(watch)
+            if standing:
+                hub.add(watch)
             raise
         self._watching.compiled[watch.number, "altered"] = fresh
+        fresh.equip(watch)
         if watch.shape.strategy in ("groups", "distinct"):
             self._watching.creation.start_counting(watch, self._watching.own_context(watch, graph))
-        hub.add(watch)
+        if standing:
+            hub.add(watch)
+        if watch.details.behind is not None:
+            self._watching.lasting.skip_ahead(watch)
+            return
         told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
         kept, watch.details.result = watch.details.result, seen
         tell_anew(watch, self._watching.own_context(watch, graph), told)
@@ -202,7 +221,7 @@ class WatchManagement:
             watch.details.result = kept
         self._watching.settle(told, 0)
 
-    def end_session(self, session: Session) -> None:
+    def end_session(self, session: Session, *, lost: bool = False) -> None:
         """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
         for number in self._watching.by_session.pop(session.id, []):
             watch = self._watching.hub.watches.get(number)
@@ -211,9 +230,10 @@ class WatchManagement:
             if watch.lasts and watch.status is not WatchStatus.CANCELLED:
                 watch.owner = None
                 watch.details.wake = None
+                self._watching.consuming.changed(watch)
                 self.schedule_expiry(watch)
             else:
-                self.end(watch, WatchEventKind.CANCEL)
+                self.end(watch, WatchEventKind.CANCEL, lost=lost)
                 self._watching.hub.forget(watch)
                 self._watching.cancelled -= 1
 
@@ -230,6 +250,14 @@ class WatchManagement:
 
         seconds = self._watching.database.settings.watch_retention_seconds
         watch.details.expiry = clock.call_at(clock.monotonic() + seconds, expire)
+
+
+def _owners(watch: Watch) -> dict[Capture, Any]:
+    """Whoever alters a watch, it speaks of its own actor (B36)."""
+    named: dict[Capture, Any] = {Capture("current_actor"): watch.actor}
+    if watch.actor is not None:
+        named[Capture("self")] = watch.actor
+    return named
 
 
 def unknown(id: str) -> WatchError:

@@ -12,6 +12,7 @@ from vedette.language import statements as ast
 from vedette.language.compile_steps import PatternChains
 from vedette.language.context import Context
 from vedette.language.parser import parse_expression
+from vedette.language.printer import print_statement
 from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.scope import Place, Scope
 from vedette.language.syntax import Expression, Literal, Parameter
@@ -21,7 +22,7 @@ from vedette.watch.options import MUTABLE, WatchOptions, read_options, refused
 if TYPE_CHECKING:
     from vedette.engine.request import Request
 
-__all__ = ["altered_options", "option_values", "stored_filter"]
+__all__ = ["altered_options", "option_values", "stored_filter", "with_option"]
 
 
 def option_values(request: Request) -> Callable[[Expression], Any]:
@@ -58,6 +59,14 @@ def altered_options(
     ):
         raise refused("on_full", "a reliable watch never drops")
     return altered
+
+
+def with_option(text: str, statement: ast.Watch, name: str, word: str) -> str:
+    """The text of a WATCH with one option more, unless it has that; its constants and parameters stay as they are."""
+    if any(option.name == name for option in statement.options):
+        return text
+    option = ast.WatchOption(name, ast.OptionValue(word))
+    return print_statement(replace(statement, options=(*statement.options, option)))
 
 
 def stored_filter(text: str) -> Expression:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
 from vedette.engine.absent_session import AbsentSession
+from vedette.engine.consuming import Consuming
 from vedette.engine.draft import Draft
 from vedette.engine.lasting import LastingWatches
 from vedette.engine.layer0 import LayerView
@@ -32,7 +33,7 @@ from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.evaluation import Scene, watches_of
+from vedette.watch.evaluation import Moment, Scene, watches_of
 from vedette.watch.hub import Told, WatchHub, evaluate, tell_anew
 from vedette.watch.options import WatchOptions
 from vedette.watch.subscription import WatchEventKind, WatchStatus
@@ -58,6 +59,7 @@ class Watching:
         self.immediate = WatchHub(self.hub)
         """Watches that see transactions before they commit."""
         self.draft = Draft(database)
+        self.consuming = Consuming(self)
         self.lasting = LastingWatches(self)
         self.triggers = Triggers(self)
         self.creation = WatchCreation(self)
@@ -82,18 +84,22 @@ class Watching:
         return self.lasting.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"
 
     def hub_of(self, watch: Watch) -> WatchHub:
+        if watch.options.mode == "consume":
+            return self.consuming.hub
         return self.immediate if watch.options.visibility == "immediate" else self.hub
 
     # --- eyes -------------------------------------------------------------------------------------------------
 
-    def own_context(self, watch: Watch, view: View) -> Context:
+    def own_context(self, watch: Watch, view: View, now: Moment | None = None) -> Context:
+        """What the watch looks through; `now`: what time it was then."""
         state = self.database.state
-        if view is state.graph and watch.options.visibility == "immediate":
+        immediate = watch.options.visibility == "immediate" and watch.options.mode == "watch"
+        if view is state.graph and immediate:
             view = self.draft.view
         context = Context(
             view=view,
             constants=watch.constants,
-            now=self.database.clock.now,
+            now=now or self.database.clock.now,
             tick=state.tick,
             actor=watch.actor,
         )
@@ -116,6 +122,8 @@ class Watching:
 
     def layer_news(self) -> None:
         """Watches or sessions came, went or changed: tell those who watch them. Called with the turn held."""
+        if self.consuming.hub.layered:
+            self.consuming.refresh_all(self.consuming.hub.layered.values())
         shapes = [*self.hub.layered.values(), *self.immediate.layered.values()]
         if not shapes:
             return
@@ -136,22 +144,27 @@ class Watching:
         live = [
             w
             for w in self.hub.watches.values()
-            if w.actor is not None and w.status is not WatchStatus.CANCELLED
+            if w.actor is not None and w.status is not WatchStatus.CANCELLED and w.options.mode == "watch"
         ]
         return {watch.number: evaluate(watch, self.own_context(watch, graph)) for watch in live}
 
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
         """Compile every shape for the new schema, move its watches over, and tell actors what they see now."""
+        not_standing = [w for w in self.hub.watches.values() if w.has_details and w.details.away]
         for key, compiled in list(self.compiled.items()):
-            actors = any(watch.actor is not None for watch in compiled.shape.index.everything())
+            away = [watch for watch in not_standing if watch.shape is compiled.shape]
+            standing = compiled.shape.index.everything()
+            actors = any(watch.actor is not None for watch in (*standing, *away))
             guarded = compiled.shape.guarded or (actors and bool(self.database.schema.policies))
             fresh = compile_watch(compiled.request, compiled.options, guarded=guarded)
             self.compiled[key] = fresh
-            for watch in compiled.shape.index.everything():
-                hub = self.hub_of(watch)
-                hub.remove(watch)
+            for watch in standing:
+                self.hub_of(watch).remove(watch)
+            for watch in (*standing, *away):
                 watch.shape = fresh.shape
-                hub.add(watch)
+                fresh.equip(watch)
+            for watch in standing:
+                self.hub_of(watch).add(watch)
         told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
         graph = self.database.state.graph
         defined = (
@@ -159,20 +172,24 @@ class Watching:
         )  # new values are told as a commit
         for number, rows in seen.items():
             watch = self.hub.watches[number]
+            if watch.details.behind is not None:
+                continue
             watch.details.result = rows
             tell_anew(watch, self.own_context(watch, defined), told)
             self.count_anew(watch, defined)
         self.settle(told, 0)
+        self.consuming.refresh_all()
 
     def reloaded(self) -> None:
         """The store failed and the last durable state was read again: what was told beyond it never happened."""
         state = self.database.state
         for watch in self.hub.watches.values():
-            if watch.status is WatchStatus.CANCELLED:
+            if watch.status is WatchStatus.CANCELLED or watch.options.mode == "consume":
                 continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
             self.count_anew(watch, state.graph)
+        self.consuming.refresh_all()
 
     def count_anew(self, watch: Watch, view: View) -> None:
         """Take up the state as it is, without telling: what a counting watch keeps is made from it."""
@@ -190,13 +207,19 @@ class Watching:
         if shapes:
             graph = self.database.state.graph
             told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-            scene = self._scene(self._before(graph, commit.changes), graph, commit.tick)
+            moment = self.database.clock.now()
+            told.evaluated_ms = timestamp_to_ms(moment)
+            scene = self._scene(graph, commit.changes, commit.tick, lambda: moment)
             checked = self.self_check.choose(shapes)
             told.sample = checked.number if checked is not None else 0
             self.hub.tell(shapes, commit.changes, scene, told)
             if checked is not None:
                 self.self_check.compare(checked, scene, told)
             self.settle(told, depth)
+        if self.consuming.busy:
+            graph = self.database.state.graph
+            scene = self._scene(graph, commit.changes, commit.tick)
+            self.consuming.committed(commit, scene)
         if self.immediate.busy:
             self._show(self.draft.landed(commit.changes))
         if commit.next_tick > commit.tick and self.holding:
@@ -216,17 +239,27 @@ class Watching:
                 before.drop(new.id)
         return before
 
-    def _scene(self, before: View, after: View, tick: int) -> Scene:
-        return Scene(before, after, now=self.database.clock.now, tick=tick, sight=self.put_sight)
+    def _scene(
+        self, after: View, changes: Sequence[Difference], tick: int, now: Moment | None = None
+    ) -> Scene:
+        """The state before is put together only when somebody looks at it."""
+        return Scene(
+            lambda: self._before(after, changes),
+            after,
+            now=now or self.database.clock.now,
+            tick=tick,
+            sight=self.put_sight,
+        )
 
     def settle(self, told: Told, depth: int) -> None:
         """After telling: overflows end their watches, triggers are queued, owners are woken when it is durable."""
-        for watch, events in Counter(told.overflowed).items():
-            self._overflow(watch, events)
+        if told.overflowed:
+            for watch, events in Counter(told.overflowed).items():
+                self._overflow(watch, events)
         for watch, error in told.failed.values():
-            self._fail(watch, error)
+            self.fail(watch, error)
         if told.triggers:
-            self.triggers.add(told.triggers, told.sequence, depth)
+            self.triggers.add(told, depth)
         waking = []
         for watch in told.watches.values():
             if watch.options.deliver_on == "tick" and watch.pending:
@@ -242,9 +275,11 @@ class Watching:
 
     def _fall_behind(self, watch: Watch, sequence: int) -> None:
         """Memory is full: from here on the journal remembers for it, until its owner has taken some."""
-        if watch.details.behind is None and watch.number in self.hub.watches:
-            watch.details.behind = sequence
-            self.hub_of(watch).remove(watch)
+        details = watch.details
+        if details.behind is None and watch.number in self.hub.watches:
+            details.behind, details.away = sequence, details.actions is None  # actions wait for no reader
+            if details.away:
+                self.hub_of(watch).remove(watch)
 
     def _release_held(self) -> None:
         """A tick has passed: what waited for it may be handed out."""
@@ -255,7 +290,7 @@ class Watching:
                 watch.details.wake()
         self.holding.clear()
 
-    def _fail(self, watch: Watch, error: VedetteError) -> None:
+    def fail(self, watch: Watch, error: VedetteError) -> None:
         """A division by zero and the like: MATCH would raise, the watch ends and says why. The commit stands."""
         watch.details.report(error)
         self.management.end(watch, WatchEventKind.FAIL)
@@ -299,7 +334,7 @@ class Watching:
             return
         state, after = self.database.state, self.draft.view
         told = Told(state.tick, self.database.gate.durable_tick, timestamp_to_ms(self.database.clock.now()))
-        scene = self._scene(self._before(after, changes), after, state.tick)
+        scene = self._scene(after, changes, state.tick)
         self.immediate.tell(shapes, changes, scene, told)
         self.settle(told, 0)
 
@@ -308,6 +343,10 @@ class Watching:
     def take(self, session: Session, watch: Watch, limit: int | None) -> list[Entry]:
         """Events that are ready, in order. Of a reliable watch, taking more confirms what was taken before."""
         with session.turn:
+            if watch.options.mode == "consume":
+                ready = self.consuming.take(watch, limit)
+                self.recent.extend((watch, entry) for entry in ready)
+                return ready
             reliable = watch.options.delivery == "reliable"
             if reliable and watch.details.unconfirmed:
                 self.lasting.confirm(watch, watch.details.unconfirmed[-1].position)

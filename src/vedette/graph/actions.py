@@ -23,7 +23,7 @@ from vedette.language.context import Row
 from vedette.language.resolve_queries import free_slots
 from vedette.language.resolved import Reference, Slot
 
-__all__ = ["Act", "Affected", "Guard", "Writer", "compile_action"]
+__all__ = ["Act", "Affected", "Guard", "Writer", "compile_action", "delete_element"]
 
 
 class Guard(Protocol):
@@ -246,6 +246,20 @@ def _kill(action: mutations.ResolvedKill, chains: PatternChains, size: int) -> A
         return affected
 
     return act
+
+
+def delete_element(transaction: Transaction, element: Element, guard: Guard | None) -> None:
+    """KILL a node with what its edges demand, or UNLINK an edge: what acknowledging a delivery does."""
+    writer = Writer(transaction, {}, guard)
+    if element.targets is not None:
+        _checked_deletion(writer, "UNLINK", element)
+        transaction.unlink(element)
+        return
+    _checked_deletion(writer, "KILL", element)
+    try:
+        transaction.kill(element, None)
+    except MutationError as error:
+        raise _disclosed(writer, error) from None
 
 
 def _checked_deletion(writer: Writer, operation: str, element: Element) -> Element | None:

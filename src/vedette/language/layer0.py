@@ -53,7 +53,11 @@ node _DeadLetter [sealed] {
   original_match: String [required], -- serialized match data
   failure_reason: String [required],
   delivery_attempts: Int [required],
-  created_at: Timestamp [required]
+  created_at: Timestamp [required],
+  failures: Int = 0,                 -- attempts that were given back or whose consumer was lost
+  timeouts: Int = 0,                 -- attempts that nobody ended in time
+  cause: String?,                    -- what the last consumer said went wrong
+  element: String?                   -- the id of what was consumed: REDRIVE makes it anew
 }
 
 --- Logical time; there is one.

@@ -94,7 +94,10 @@ class MemoryStore:
                 contents.elements.pop(id, None)
             contents.elements.update((record.id, record) for record in batch.puts)
             contents.definitions.extend(batch.definitions)
-            contents.meta.update(batch.meta)
+            for key, value in batch.meta:
+                contents.meta[key] = value
+                if not value:
+                    del contents.meta[key]
             for row in batch.journal:
                 self._append_row(row)
             return contents.last_offset

@@ -49,6 +49,7 @@ _STATEMENTS: Final = {
     "lock": "SELECT value FROM {schema}.meta WHERE key = 'store.batch' FOR UPDATE",
     "facts": "SELECT key, value FROM {schema}.meta",
     "own facts": "SELECT key, value FROM {schema}.meta WHERE key LIKE 'store.%'",
+    "unset": "DELETE FROM {schema}.meta WHERE key = ANY(%b::text[])",
     "set": """INSERT INTO {schema}.meta (key, value) SELECT * FROM unnest(%b::text[], %b::text[])
         ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
     "definitions": "SELECT text FROM {schema}.definitions ORDER BY position",
@@ -176,6 +177,8 @@ class PostgresStore:
     def _write(self, db: Connection, batch: Batch, meta: Mapping[str, str]) -> None:
         if meta:
             db.execute(self._sql["set"], _columns(meta.items()))
+            if not all(meta.values()):
+                db.execute(self._sql["unset"], ([key for key, value in meta.items() if not value],))
         if batch.deletes:
             db.execute(self._sql["delete"], (list(batch.deletes),))
         if batch.puts:

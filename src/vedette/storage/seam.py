@@ -72,7 +72,7 @@ class Batch:
     definitions: Sequence[str] = ()
     """Ontology texts to append to those stored."""
     meta: Sequence[tuple[str, str]] = ()
-    """Small named facts to set (key, value); no key begins with RESERVED_PREFIX."""
+    """Small named facts to set (key, value); an empty value forgets the key. No key begins with RESERVED_PREFIX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ _APPEND_ONCE = _inserts(
 _DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
 _DEFINE = "INSERT INTO definitions (text) VALUES (?)"
 _SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_UNSET = "DELETE FROM meta WHERE key = ?"
 _GET = "SELECT value FROM meta WHERE key = ?"
 # One statement both checks that the batch may be written and notes its tick.
 _CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
@@ -148,7 +149,7 @@ class SqliteStore:
             if batch.definitions:
                 db.executemany(_DEFINE, [(text,) for text in batch.definitions])
             if batch.meta:
-                db.executemany(_SET, batch.meta)
+                _set_facts(db, batch.meta)
             return self._append_journal(db, batch.journal)
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
@@ -261,3 +262,11 @@ def _insert(db: sqlite3.Connection, statements: Mapping[int, str], rows: Sequenc
             last = db.execute(statements[size], values).lastrowid or 0
             start += size
     return last
+
+
+def _set_facts(db: sqlite3.Connection, facts: Sequence[tuple[str, str]]) -> None:
+    last = dict(facts)
+    db.executemany(_SET, [fact for fact in last.items() if fact[1]])
+    forgotten = [(key,) for key, value in last.items() if not value]
+    if forgotten:
+        db.executemany(_UNSET, forgotten)

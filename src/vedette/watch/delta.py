@@ -17,7 +17,7 @@ CHANGED = "changed"
 class Delta:
     """One event's content, shared by every watch that is told it. Positions are each watch's own."""
 
-    __slots__ = ("events", "identity", "match", "matches", "order", "prev", "type", "window")
+    __slots__ = ("delivery", "events", "identity", "match", "matches", "order", "prev", "type", "window")
 
     def __init__(
         self,
@@ -40,6 +40,8 @@ class Delta:
         """`window`: the entries collected in it."""
         self.window: tuple[Any, Any] | None = None
         """Start and end of the window that the event belongs to."""
+        self.delivery: tuple[str, int] | None = None
+        """`consumed`: the delivery's id, and which attempt it is."""
 
     def __repr__(self) -> str:
         return f"<{self.type} {self.match}>"

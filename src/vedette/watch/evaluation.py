@@ -27,14 +27,41 @@ SightOf = Callable[[Watch, Context], None]
 """Puts the eyes of the watch's actor before a context's view."""
 
 
+class _Earlier(Context):
+    """The context before a change. Its view is put together when something is looked up there: mostly nothing is."""
+
+    def __init__(self, view: Callable[[], View], *, now: Moment, tick: int) -> None:
+        self._make_view = view
+        self.constants = ()
+        self.now = self.wall_time = now
+        self.tick = tick
+        self.actor = self.session = None
+        self.bindings = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "view":
+            raise AttributeError(name)
+        self.view = self._make_view()
+        return self.view
+
+
 class Scene:
     """One change of the graph: the views before and after it, and the contexts that watches look through."""
 
+    __slots__ = ("_now", "_own", "_sight", "_tick", "after", "before")
+
     def __init__(
-        self, before: View, after: View, *, now: Moment, tick: int, sight: SightOf | None = None
+        self,
+        before: Callable[[], View],
+        after: View,
+        *,
+        now: Moment,
+        tick: int,
+        sight: SightOf | None = None,
     ) -> None:
+        """`before` puts the earlier view together; it is called at most once."""
         self._now, self._tick, self._sight = now, tick, sight
-        self.before = Context(view=before, now=now, tick=tick)
+        self.before: Context = _Earlier(before, now=now, tick=tick)
         self.after = Context(view=after, now=now, tick=tick)
         self._own: dict[tuple[int, bool], Context] = {}
 
@@ -116,6 +143,9 @@ def _row(shape: WatchShape, context: Context, slot: int, element: Any) -> Row | 
 # --- one match --------------------------------------------------------------------------------------------------
 
 
+_NOBODY: dict[int, Watch] = {}
+
+
 def _tell(
     shape: WatchShape,
     identity: Any,
@@ -125,8 +155,8 @@ def _tell(
     push: Push,
     fail: Fail,
 ) -> None:
-    was = {watch.number: watch for watch in candidates(shape, before)}
-    now = {watch.number: watch for watch in candidates(shape, after)}
+    was = {watch.number: watch for watch in candidates(shape, before)} if before is not None else _NOBODY
+    now = {watch.number: watch for watch in candidates(shape, after)} if after is not None else _NOBODY
     if not was and not now:
         return
     deltas = _Deltas(shape, identity)
@@ -235,7 +265,7 @@ class _Deltas:
         if self._changed is None:
             shape = self.shape
             old, new = shape.projected(before), shape.projected(after)
-            equal = same(old, new)
+            equal = same(old, new) and not shape.moves(before, after)
             self._changed = (
                 None if equal else Delta(CHANGED, new, old, self.identity, shape.order_of(after)),
             )

@@ -28,10 +28,14 @@ class Told:
 
     def __init__(self, tick: int, sequence: int, now_ms: int) -> None:
         self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
+        self.evaluated_ms = now_ms
+        """What now() was: a transaction may have begun long before it is committed."""
         self.watches: dict[int, Watch] = {}
         self.overflowed: list[Watch] = []
         self.failed: dict[int, tuple[Watch, VedetteError]] = {}
         """Watches that could not be evaluated, with the reason."""
+        self.repeated = False
+        """Whether it is worked out again, from the log: what was acted upon then is not acted upon again."""
         self.triggers: list[tuple[Watch, Row]] = []
         self.sample = 0
         """The number of a watch whose events are wanted for a check."""
@@ -52,6 +56,8 @@ class Told:
             self.triggers.append((watch, row))
         if not watch.shape.columns:
             return
+        if watch.has_details and watch.details.behind is not None and not self.repeated:
+            return  # the log remembers it for its reader
         if watch.has_details and watch.details.window is not None:
             if not watch.shape.aggregates:
                 watch.details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
@@ -280,6 +286,7 @@ def tell_anew(watch: Watch, context: Context, told: Told) -> None:
     details = watch.details
     old, new = details.result or {}, evaluate(watch, context)
     details.result = new
+    details.evaluated_before_ms, details.evaluated_ms = details.evaluated_ms, told.evaluated_ms
     acting = details.actions is not None
     matches = {watch.shape.identity(m): m for m in watch.shape.query.run(context)} if acting else {}
     for identity, row in new.items():

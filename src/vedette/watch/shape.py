@@ -65,6 +65,8 @@ class ResolvedWatch:
     """As it was first written; its literals are the first watch's."""
     sight: tuple[Condition, ...] = ()
     """Conditions of policies about the pattern's elements, for watches of actors: what they look at matters too."""
+    consumes: bool = False
+    """mode: consume: matches are known by all their elements, and their order matters as much as their looks."""
     wide: frozenset[str] = frozenset()
     """Types whose changes may concern any match: policies look at them for what the pattern does not bind."""
 
@@ -105,15 +107,16 @@ class WatchShape:
             [without_constants(c) for c in looked_at],
             chains,
             watch.size,
-            every_row=self.aggregates or self.distinct,
+            every_row=self.every_row,
             canonical=not self.turnable,
             wide=watch.wide,
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
         self.order = [(chains.condition(c), descending) for c, descending in watch.order]
-        self.open_projection = any(map(is_open, projections))
+        self.open_projection = any(map(is_open, evaluated(watch.returns, watch.order)))
         self.exports = [_exporter(p, context) for p in projections]
+        self._exporting = any(export is not None for export in self.exports)
         self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
@@ -154,6 +157,11 @@ class WatchShape:
         return self.returns is not None and bool(self.returns.aggregates)
 
     @property
+    def every_row(self) -> bool:
+        """Whether matches are told apart by all their elements, named or not."""
+        return self.aggregates or self.distinct or self.resolved.consumes
+
+    @property
     def distinct(self) -> bool:
         return self.returns is not None and self.returns.distinct
 
@@ -190,9 +198,24 @@ class WatchShape:
 
     @cached_property
     def _identifying(self) -> tuple[int, ...]:
-        every_row = self.aggregates or self.distinct
         bound = (e for e in self.plain.elements if isinstance(e, (NodeElement, EdgeElement)))
-        return tuple(e.slot for e in bound if every_row or e.name is not None)
+        return tuple(e.slot for e in bound if self.every_row or e.name is not None)
+
+    @property
+    def leading(self) -> int:
+        """The same, where it was checked that there is one."""
+        assert self.first is not None
+        return self.first
+
+    @cached_property
+    def first(self) -> int | None:
+        """Where the first element of the pattern stands in an identity; None when that is a path."""
+        for element in self.plain.elements:
+            if isinstance(element, NodeElement) and element.implicit:
+                continue
+            known = isinstance(element, (NodeElement, EdgeElement)) and element.slot in self._identifying
+            return self._identifying.index(element.slot) if known else None  # type: ignore[union-attr]
+        return None
 
     def identity(self, row: list[Any]) -> tuple[str, ...]:
         """What a match is known by: the ids of its named elements (B1); of all, where rows are counted."""
@@ -203,15 +226,20 @@ class WatchShape:
 
     def projected(self, row: list[Any]) -> dict[str, Any]:
         """The row as a watcher sees it: a dict by column name, elements as images."""
-        return {
-            name: value if export is None else export(value)
-            for name, value, export in zip(
-                self.columns, [p(row) for p in self.project], self.exports, strict=True
-            )
-        }
+        values = [closure(row) for closure in self.project]
+        if self._exporting:
+            values = [
+                value if export is None else export(value)
+                for value, export in zip(values, self.exports, strict=True)
+            ]
+        return dict(zip(self.columns, values, strict=True))
 
     def order_of(self, row: list[Any]) -> tuple[Any, ...]:
-        return tuple([closure(row) for closure, _ in self.order])
+        return tuple([closure(row) for closure, _ in self.order]) if self.order else ()
+
+    def moves(self, before: list[Any], after: list[Any]) -> bool:
+        """Whether a match that looks the same has another place in the order of a queue."""
+        return self.resolved.consumes and bool(self.order) and self.order_of(before) != self.order_of(after)
 
     # --- groups -----------------------------------------------------------------------------------------------
 
@@ -309,8 +337,7 @@ class WatchShape:
 
     def _verifier(self, chains: PatternChains) -> AffectedMatches:
         """Judges one match with one watch's constants and its actor's eyes."""
-        every_row = self.aggregates or self.distinct
-        return AffectedMatches(self.plain, (), chains, self.size, every_row=every_row)
+        return AffectedMatches(self.plain, (), chains, self.size, every_row=self.every_row)
 
     def _single_element(
         self, looked_at: Sequence[Condition], closed: Sequence[Condition]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from vedette.watch.buffer import Entry, EventBuffer, Outcome
@@ -17,74 +18,54 @@ __all__ = ["Watch", "WatchDetails"]
 _KEPT_ERRORS = 1000
 
 
+@dataclass(slots=True, eq=False)
 class WatchDetails:
     """What few watches need; made when it is first asked for."""
 
-    __slots__ = (
-        "actions",
-        "actions_size",
-        "altered",
-        "base",
-        "behind",
-        "commit",
-        "cursor",
-        "errors",
-        "expiry",
-        "groups",
-        "highest",
-        "last_rows",
-        "name",
-        "refiltered",
-        "request",
-        "result",
-        "rows",
-        "timer",
-        "told_groups",
-        "unconfirmed",
-        "wake",
-        "window",
-    )
-
-    def __init__(self) -> None:
-        self.name: str | None = None
-        self.errors: list[Any] = []
-        """Records for the owner: E8003, E8005, E8007, withdrawals; the latest thousand."""
-        self.wake: Callable[[], None] | None = None
-        """Called when there may be something to hand out."""
-        self.groups: Groups | None = None
-        """State of an aggregating watch."""
-        self.last_rows: dict[Any, dict[str, Any]] = {}
-        """What an aggregating watch was last told, by group."""
-        self.rows: dict[Any, int] = {}
-        """DISTINCT: how many matches yield each row."""
-        self.result: dict[Any, Any] | None = None
-        """Re-evaluated watches: the last result, identity ▸ row."""
-        self.window: Any = None
-        self.actions: Any = None
-        """ON MATCH DO: what to carry out for every match that appears."""
-        self.actions_size = 0
-        self.altered = False
-        """Whether ALTER WATCH changed an option."""
-        self.refiltered = False
-        """Whether it changed the filter."""
-        self.expiry: Any = None
-        """Reliable watches without a session: when they end."""
-        self.cursor: dict[str, int] | None = None
-        """Lasting watches: what is stored of how far they are."""
-        self.base = 0
-        """Lasting watches: the first commit after their initial snapshot."""
-        self.unconfirmed: list[Entry] = []
-        """Reliable watches: handed out, and not confirmed yet."""
-        self.highest: Entry | None = None
-        """Reliable watches: of what is confirmed, the one with the highest position."""
-        self.behind: int | None = None
-        """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
-        self.commit: tuple[int, int] = (0, 0)
-        """The commit that is being told, and the position before its first event."""
-        self.told_groups: dict[Any, dict[str, Any]] = {}
-        """Aggregating watches with a window: what the last window end told."""
-        self.timer: Any = None
-        self.request: Any = None
+    name: str | None = None
+    errors: list[Any] = field(default_factory=list)
+    """Records for the owner: E8003, E8005, E8007, withdrawals; the latest thousand."""
+    wake: Callable[[], None] | None = None
+    """Called when there may be something to hand out."""
+    groups: Groups | None = None
+    """State of an aggregating watch."""
+    last_rows: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """What an aggregating watch was last told, by group."""
+    rows: dict[Any, int] = field(default_factory=dict)
+    """DISTINCT: how many matches yield each row."""
+    result: dict[Any, Any] | None = None
+    """Re-evaluated watches: the last result, identity ▸ row."""
+    window: Any = None
+    actions: Any = None
+    """ON MATCH DO: what to carry out for every match that appears."""
+    actions_size: int = 0
+    altered: bool = False
+    """Whether ALTER WATCH changed an option."""
+    refiltered: bool = False
+    """Whether it changed the filter."""
+    expiry: Any = None
+    """Reliable watches without a session: when they end."""
+    cursor: dict[str, int] | None = None
+    """Lasting watches: what is stored of how far they are."""
+    evaluated_ms: int = 0
+    """Re-evaluated watches: when that was done last, and the time before."""
+    evaluated_before_ms: int = 0
+    base: int = 0
+    """Lasting watches: the first commit after their initial snapshot."""
+    unconfirmed: list[Entry] = field(default_factory=list)
+    """Reliable watches: handed out, and not confirmed yet."""
+    highest: Entry | None = None
+    """Reliable watches: of what is confirmed, the one with the highest position."""
+    away: bool = False
+    """Whether it stands in no index of its hub for now: it catches up, or waits to."""
+    behind: int | None = None
+    """Reliable watches whose memory is full: the last commit they were told; the journal has the rest."""
+    commit: tuple[int, int] = (0, 0)
+    """The commit that is being told, and the position before its first event."""
+    told_groups: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """Aggregating watches with a window: what the last window end told."""
+    timer: Any = None
+    request: Any = None
 
     def report(self, error: Any) -> None:
         """A record for the owner."""

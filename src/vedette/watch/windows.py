@@ -33,6 +33,11 @@ class WindowState:
         self._touched: dict[Any, datetime] = {}
 
     @property
+    def holds(self) -> bool:
+        """Whether anything was collected that a window end may yet tell."""
+        return bool(self._collected or self._touched)
+
+    @property
     def start(self) -> datetime:
         return self.end - self.window.duration
 

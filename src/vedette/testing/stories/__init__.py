@@ -33,11 +33,17 @@ A watch that is named, `> board = WATCH …`, is held, and can be asked about:
     .told board           what it was told since it was last asked; the lines below are events (see `events.py`)
     .told a, b            the same for several; `first 2` asks for two only, `in order` minds the order within a commit,
                           `again` allows what was told before. When the story ends, nothing may be left untold
-    .errors board         its records for the owner, `E8005 words` each, or (nothing)
+    .errors board         its records for the owner, `E8005 words` each, `WITHDRAWN words`, or (nothing)
     .confirm board        its owner has everything so far for certain
     .attach board by ann  a session takes it up again by its name; `#board` by its handle
     .reactor log = WATCH  a program that is called for every event, asked about like a watch; `.reactor log failing = …`
     .limits bob 2 5       session bob may have two watches, of five in all
+
+Deliveries of consume watches get names, and so does what a statement found:
+
+    consumed "a" (delivery d1, attempt 2)     what `.told` expects; `#d1` and `{d1}` stand for its id in later texts
+    .called letter, other                     names for the ids in the first column of the rows above
+    .lose bob                                 whoever held session bob is gone without a word; `.close` is good order
 
     .watches one element  how much its watches look at; the other is `several elements`
     .pending windows      the story waits for this feature and is expected to fail

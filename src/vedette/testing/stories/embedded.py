@@ -45,6 +45,10 @@ class EmbeddedHost:
         assert isinstance(session, Session)
         session.watch_limits = (per_session, total)
 
+    def lose(self, session: HostSession) -> None:
+        assert isinstance(session, Session)
+        session.close(lost=True)
+
     def react(self, name: str, text: str, *, failing: bool) -> _ReactorWatch:
         calls: list[Event] = []
 
@@ -64,6 +68,7 @@ class EmbeddedHost:
 
     def validate(self) -> None:
         self._home.default.state.graph.validate()
+        self._home.default.watching.consuming.validate()
 
     def contents(self) -> Mapping[str, Any]:
         state = self._home.default.state

@@ -4,6 +4,7 @@ initial (nothing)                       a snapshot without matches; with them, a
 added "a" | 1                           a row, its values as literals
 changed "a" | 1 -> "a" | 2              before and after
 removed "a" | 2
+consumed "a" | 1 (delivery d1)          the name stands for the delivery's id from here on; `attempt 2` is a note, too
 window 0s..10s                          times are counted from the story's beginning; its events stand below
 added "b" | 1 (tick 3, position 2)      notes: `tick`, `position`, `window`; `dropped` is always looked at
 """
@@ -23,13 +24,14 @@ from vedette.values import duration_to_text
 
 __all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]
 
-_NOTED = re.compile(r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window) [^()]*)\)$")
+_NOTED = re.compile(r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window|delivery|attempt) [^()]*)\)$")
 
 PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end", "dropped"})),
     "added": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
     "removed": (frozenset({"match"}), frozenset({"window_start", "window_end", "dropped"})),
     "changed": (frozenset({"match", "prev"}), frozenset({"window_start", "window_end", "dropped"})),
+    "consumed": (frozenset({"match", "delivery_id"}), frozenset()),
     "window": (frozenset({"window_start", "window_end", "events"}), frozenset({"dropped"})),
 }
 """By type of event: what the payload must hold beside type, tick and position, and what it may hold."""
@@ -71,6 +73,9 @@ def read_event(line: str, below: Sequence[str]) -> ShownEvent:
 def show_event(event: Event, names: Names, start: datetime) -> ShownEvent:
     """What a story would have to say to expect this event."""
     notes = {"tick": str(event.tick), "position": str(event.position), "dropped": str(event.dropped)}
+    if event.delivery_id is not None:
+        notes["delivery"] = names.get(event.delivery_id, event.delivery_id)
+        notes["attempt"] = str(event.attributes["attempt"])
     body: list[str] = []
     head = event.type
     if event.window_end is not None and event.window_start is not None:
@@ -114,8 +119,9 @@ def differ(
 
 
 def _commit(event: ShownEvent) -> tuple[bool, str]:
-    """What events of one commit have in common; the snapshot stands apart."""
-    return event.head.startswith("initial"), event.notes["tick"]
+    """What events of one commit have in common. The snapshot stands apart; deliveries come in the order of the line."""
+    alone = "position" if event.head.startswith("consumed") else "tick"
+    return event.head.startswith("initial"), event.notes[alone]
 
 
 def _sorting(event: ShownEvent) -> tuple[str, tuple[str, ...]]:

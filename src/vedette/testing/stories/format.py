@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 
 from vedette.testing.stories.watch_steps import (
     Attach,
+    Called,
     Confirm,
     Errors,
     Limit,
+    Lose,
     WatchStep,
     read_reactor,
     read_told,
@@ -167,6 +169,8 @@ class _Reader:
             ".errors": self._errors,
             ".attach": self._attach,
             ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
+            ".called": self._called,
+            ".lose": lambda rest: self._steps.append(Lose(line=self._at, session=rest)),
             ".limits": self._limits,
             ".reactor": self._reactor,
         }
@@ -292,6 +296,9 @@ class _Reader:
                 expected=self._expected(),
             )
         )
+
+    def _called(self, rest: str) -> None:
+        self._steps.append(Called(line=self._at, names=tuple(rest.split(", "))))
 
     def _limits(self, rest: str) -> None:
         try:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from vedette.change import Event
-from vedette.errors import VedetteError
 
 __all__ = ["HostResult", "HostSession", "HostWatch", "StoryHost"]
 
@@ -43,7 +42,10 @@ class HostWatch(Protocol):
         """Everything that is ready now. What was done before must be told by then: a host with a way to go waits."""
         ...
 
-    def errors(self) -> Sequence[VedetteError]: ...
+    def errors(self) -> Sequence[Any]:
+        """Records with `code` and a text: errors, withdrawals."""
+        ...
+
     def ack(self, event: Event) -> None: ...
 
 
@@ -69,6 +71,10 @@ class StoryHost(Protocol):
     def session(self, actor: str | None = None) -> HostSession: ...
     def limit(self, session: HostSession, per_session: int, total: int) -> None:
         """Bound the watches of a session, and of all, as a gateway does for its clients."""
+        ...
+
+    def lose(self, session: HostSession) -> None:
+        """Let a session end as if whoever held it were gone without a word."""
         ...
 
     def react(self, name: str, text: str, *, failing: bool) -> HostWatch:

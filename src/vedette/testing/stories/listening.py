@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from datetime import datetime
 
 from vedette.change import Event
@@ -14,6 +15,7 @@ from vedette.testing.stories.watch_steps import Errors, Told
 __all__ = ["Listening"]
 
 _ALWAYS = frozenset({"type", "tick", "position"})
+_MENTION = re.compile(r"#(?P<reference>\w+)|\{(?P<text>\w+)\}")
 
 
 class _Held:
@@ -32,8 +34,11 @@ class _Held:
 class Listening:
     """Watches by name. Methods return what is wrong, or None."""
 
-    def __init__(self, names: Mapping[str, str], start: datetime = START) -> None:
+    def __init__(self, names: dict[str, str], start: datetime = START) -> None:
+        """`names`: ids to the names that the story has for them."""
         self._names = names
+        self._called: dict[str, str] = {}
+        """Names of deliveries and of what `.called` names, to ids."""
         self._start = start
         self._held: dict[str, _Held] = {}
 
@@ -44,6 +49,21 @@ class Listening:
             known.watch = watch
         else:
             self._held[name] = _Held(watch)
+
+    def call(self, name: str, id: str) -> None:
+        """From here on, the story's name for this id."""
+        self._called[name], self._names[id] = id, name
+
+    def spelled(self, text: str) -> str:
+        """A text of the story with ids in the place of such names: `#d1`, `{d1}`."""
+
+        def id_of(found: re.Match[str]) -> str:
+            name = found["reference"] or found["text"]
+            if name not in self._called:
+                return found[0]
+            return f"#{self._called[name]}" if found["reference"] else self._called[name]
+
+        return _MENTION.sub(id_of, text)
 
     def lose(self) -> None:
         """The host starts again: nobody holds anything any more."""
@@ -69,6 +89,7 @@ class Listening:
         for event in found:
             if (wrong := _payload(event)) is not None:
                 return wrong
+        self._name_deliveries(step, found)
         shown = [show_event(event, self._names, self._start) for event in found]
         if not differ(step.events, shown, in_order=step.in_order):
             return None
@@ -76,16 +97,29 @@ class Listening:
         lines += ["was told", *(f"  {line}" for event in shown for line in event.lines())]
         return "\n  ".join(lines)
 
+    def _name_deliveries(self, step: Told, found: Sequence[Event]) -> None:
+        """A name that is new stands for the first delivery with that row which has no name yet."""
+        for expected in step.events:
+            name = expected.notes.get("delivery")
+            if name is None or name in self._called:
+                continue
+            for event in found:
+                nameless = event.delivery_id is not None and event.delivery_id not in self._names
+                if nameless and show_event(event, self._names, self._start).head == expected.head:
+                    self.call(name, str(event.delivery_id))
+                    break
+
     def errors(self, step: Errors) -> str | None:
         held = self._held.get(step.watch)
         if held is None or held.watch is None:
             return f"nobody holds a watch '{step.watch}'"
-        found = [str(record) for record in held.watch.errors()]
-        asked = [words.partition(" ")[::2] for words in step.records]
+        found = [(record.code, str(record)) for record in held.watch.errors()]
+        asked = [self.spelled(words).partition(" ")[::2] for words in step.records]
         fits = len(found) == len(asked) and all(
-            f" {code} " in text and words in text for text, (code, words) in zip(found, asked, strict=True)
+            one == other and words in text
+            for (one, text), (other, words) in zip(found, asked, strict=True)
         )
-        return None if fits else f"expected the errors {list(step.records)}, got {found}"
+        return None if fits else f"expected the errors {asked}, got {[text for _, text in found]}"
 
     def confirm(self, name: str) -> str | None:
         held = self._held.get(name)

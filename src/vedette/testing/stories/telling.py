@@ -21,7 +21,17 @@ from vedette.testing.stories.format import (
 from vedette.testing.stories.host import HostResult, HostSession, HostWatch, StoryHost
 from vedette.testing.stories.listening import Listening
 from vedette.testing.stories.rendering import render_row
-from vedette.testing.stories.watch_steps import Attach, Confirm, Errors, Limit, React, Told, named_watch
+from vedette.testing.stories.watch_steps import (
+    Attach,
+    Called,
+    Confirm,
+    Errors,
+    Limit,
+    Lose,
+    React,
+    Told,
+    named_watch,
+)
 from vedette.values import timestamp_from_text
 
 __all__ = ["StoryFailed", "tell"]
@@ -49,6 +59,7 @@ class _Teller:
         self._sessions: dict[str, HostSession] = {}
         self._names: dict[str, str] = {}
         self._listening = Listening(self._names)
+        self._last: HostResult | None = None
         self._acts: dict[type, Callable[[Any], None]] = {
             Say: self._say,
             Define: self._define,
@@ -60,6 +71,8 @@ class _Teller:
             Errors: lambda step: self._check(step, self._listening.errors(step)),
             Attach: self._attach,
             Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
+            Called: self._call,
+            Lose: lambda step: host.lose(self._sessions.pop(step.session)),
             React: self._react,
             Limit: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
         }
@@ -91,21 +104,28 @@ class _Teller:
     def _say(self, step: Say) -> None:
         session = self._session(step.session)
         parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
-        name = named_watch(step.text)
+        name, text = named_watch(step.text), self._listening.spelled(step.text)
         if name is not None and not step.script:
-            self._hold(step, name, step.expected, lambda: session.watch(step.text, parameters))
+            self._hold(step, name, step.expected, lambda: session.watch(text, parameters))
             self._learn(session)
             return
 
         def act() -> HostResult | None:
             if step.script:
-                return [None, *session.run(step.text, parameters)][-1]
-            return session.execute(step.text, parameters)
+                return [None, *session.run(text, parameters)][-1]
+            return session.execute(text, parameters)
 
-        result = self._attempt(step, step.expected, act)
+        self._last = self._attempt(step, step.expected, act)
         self._learn(session)
-        if result is not None:
-            self._compare(step, step.expected, result)
+        if self._last is not None:
+            self._compare(step, step.expected, self._last)
+
+    def _call(self, step: Called) -> None:
+        ids = [row[0] for row in self._last.rows] if self._last is not None else []
+        if len(ids) != len(step.names):
+            raise self._failed(step, f"{len(step.names)} names for {len(ids)} rows")
+        for name, id in zip(step.names, ids, strict=True):
+            self._listening.call(name, id)
 
     def _hold(self, step: Step, name: str, expected: Expected, act: Callable[[], HostWatch]) -> None:
         watch = self._attempt(step, expected, act)

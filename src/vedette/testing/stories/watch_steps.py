@@ -10,9 +10,11 @@ from vedette.testing.stories.events import ShownEvent, read_event
 
 __all__ = [
     "Attach",
+    "Called",
     "Confirm",
     "Errors",
     "Limit",
+    "Lose",
     "React",
     "Told",
     "WatchStep",
@@ -71,6 +73,22 @@ class Confirm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """Names for the ids in the first column of the last result, row by row."""
+
+    line: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lose:
+    """Whoever held the session is gone without a word."""
+
+    line: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """A session that may have so many watches, of so many in all."""
 
@@ -91,7 +109,7 @@ class React:
     """Whether every call ends with an error."""
 
 
-WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Limit | React
+WatchStep: TypeAlias = Told | Errors | Attach | Confirm | Called | Lose | Limit | React
 
 
 def named_watch(text: str) -> str | None:

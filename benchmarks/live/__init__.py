@@ -1,0 +1,1 @@
+"""Live queries: the contenders, each behind the same few verbs (seam.py)."""

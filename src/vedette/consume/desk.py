@@ -1,0 +1,324 @@
+"""The desk where work is handed out and taken back: claims, leases, attempts. It decides; the engine carries out.
+
+Every element is one `WorkItem`, whoever waits for it. Time is a number that the caller brings; what must be durable
+before an item is handed out again is a number as well, the sequence of a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from vedette.consume.item import Attempts, Delivery, DeliveryEvent, Place, Want, WorkItem
+from vedette.consume.pool import Group, Member, Pool
+
+__all__ = ["Desk"]
+
+_SPARE = 1024
+"""So many appointments that came to nothing are no reason to sort anew."""
+
+
+class Desk:
+    """All consume watches of one database."""
+
+    def __init__(self, new_id: Callable[[], str], seconds_until: Callable[[int], float]) -> None:
+        """`seconds_until`: how long until a moment of the day, given in milliseconds since 1970."""
+        self._new_id, self._seconds_until = new_id, seconds_until
+        self.items: dict[str, WorkItem] = {}
+        self.deliveries: dict[str, Delivery] = {}
+        """Those that have not ended, by id."""
+        self.groups: dict[Hashable, Group] = {}
+        self.attempts: dict[str, dict[str | None, Attempts]] = {}
+        """Element ▸ group ▸ what went wrong so far."""
+        self._arrivals = 0
+        self._agenda: list[tuple[float, int, Delivery | WorkItem]] = []
+        """Leases and delays by the moment they end; those that ended otherwise are void."""
+        self._appointments = 0
+
+    # --- consumers --------------------------------------------------------------------------------------------
+
+    def group(self, key: Hashable, name: str | None) -> Group:
+        if key not in self.groups:
+            self.groups[key] = Group(name)
+        return self.groups[key]
+
+    def join(self, member: Member, pool: Pool) -> None:
+        if member not in member.group.members:
+            member.group.members.append(member)
+        pool.members.append(member)
+        member.pool = pool
+
+    def leave(self, member: Member) -> Pool | None:
+        """Stop handing out to it; returns its pool when nobody else draws from it. What it holds is for the caller."""
+        pool, group = member.pool, member.group
+        member.pool = None
+        if pool is None:
+            return None
+        pool.members.remove(member)
+        if pool.members:
+            return None
+        group.pools.remove(pool)
+        for place in list(pool.places.values()):
+            self._remove_place(place)
+        return pool
+
+    def part(self, member: Member) -> None:
+        """The member is gone for good."""
+        group = member.group
+        group.members.remove(member)
+        if not group.members:
+            self.groups = {key: each for key, each in self.groups.items() if each is not group}
+
+    # --- matches come and go ----------------------------------------------------------------------------------
+
+    def offer(self, pool: Pool, element: str, want: Want, *, sequence: int, tick: int, now: float) -> None:
+        """The element matches, or matches otherwise than before."""
+        item = self.items.get(element)
+        if item is None:
+            item = self.items[element] = self._remembered(element, now)
+        if element not in pool.places:
+            self._arrivals += 1
+        place = pool.place_of(item, self._arrivals)
+        pool.put(place, want)
+        place.sequence, place.tick = sequence, tick
+        pool.arrive(place)
+        if pool.serialized and not item.available and not item.parked:
+            self._hold_key(item, pool.group, place.serial)
+        if item.delivery is not None and item.delivery.place is place:
+            item.delivery.withdrawn = False
+
+    def _remembered(self, element: str, now: float) -> WorkItem:
+        """What an earlier process, or an earlier consumer, left: delays and parked items."""
+        item = WorkItem(element)
+        for attempts in self.attempts.get(element, {}).values():
+            item.parked = item.parked or attempts.parked
+            left = self._seconds_until(attempts.until_ms) if attempts.until_ms else 0.0
+            if left > 0:
+                self.delay(item, now + left)
+        return item
+
+    def withdraw(self, pool: Pool, element: str, identity: Any) -> Delivery | None:
+        """A match is gone. Returns the delivery whose holder should be told that there is nothing to do any more."""
+        place = pool.places.get(element)
+        if place is None:
+            return None
+        best = place.want
+        if place.drop(identity):
+            if place.want is not best and place.waiting:
+                pool.step_out(place)
+                pool.arrive(place)
+            return None
+        return self._remove_place(place)
+
+    def _remove_place(self, place: Place) -> Delivery | None:
+        item, pool = place.item, place.pool
+        pool.step_out(place)
+        place.want = None
+        del pool.places[item.element]
+        item.places.remove(place)
+        delivery = item.delivery
+        told = None
+        if delivery is not None and delivery.place is place and not delivery.withdrawn:
+            delivery.withdrawn = True
+            told = delivery
+        if not item.places and delivery is None:
+            self._drop(item)
+        return told
+
+    def _drop(self, item: WorkItem) -> None:
+        self._free_keys(item)
+        item.until = None
+        self.items.pop(item.element, None)
+
+    # --- handing out ------------------------------------------------------------------------------------------
+
+    def hand_out(
+        self, member: Member, limit: int | None, *, durable: int, now: float, lease: float
+    ) -> list[Delivery]:
+        """Claims for one poll, in order."""
+        pool = member.pool
+        if pool is None:
+            return []
+        pool.settle(durable)
+        handed: list[Delivery] = []
+        for _ in range(member.share(limit)):
+            place = pool.pop()
+            if place is None:
+                break
+            handed.append(self._claim(place, member, now + lease))
+        return handed
+
+    def _claim(self, place: Place, member: Member, deadline: float) -> Delivery:
+        item = place.item
+        attempt = 1 + self.attempts_of(item.element, member.group.name).total
+        delivery = Delivery(self._new_id(), place, member, deadline=deadline, attempt=attempt)
+        item.delivery = delivery
+        for other in item.places:
+            other.pool.step_out(other)
+            if other.pool.serialized:
+                self._hold_key(item, other.pool.group, other.serial)
+        self.deliveries[delivery.id] = member.held[delivery.id] = delivery
+        member.group.held += 1
+        self._appoint(deadline, delivery)
+        return delivery
+
+    def _hold_key(self, item: WorkItem, group: Group, key: Hashable) -> None:
+        if (group, key) not in item.held_keys:
+            item.held_keys.append((group, key))
+            group.hold(key)
+
+    def _free_keys(self, item: WorkItem) -> None:
+        for group, key in item.held_keys:
+            group.let_go(key)
+        item.held_keys = []
+
+    # --- taking back ------------------------------------------------------------------------------------------
+
+    def finish(self, delivery: Delivery, event: DeliveryEvent) -> bool:
+        """The delivery ends; its element is gone, or going. False when it had ended already."""
+        if not delivery.happen(event):
+            return False
+        self._release(delivery)
+        if not delivery.item.places:
+            self._drop(delivery.item)
+        return True
+
+    def give_back(self, delivery: Delivery, *, sequence: int, until: float | None = None) -> bool:
+        """The delivery ends and its element may be handed out again, when `sequence` is durable and it is time."""
+        if not delivery.happen(DeliveryEvent.RETURN):
+            return False
+        self._release(delivery)
+        item = delivery.item
+        if not item.places:
+            self._drop(item)
+            return True
+        for place in item.places:
+            place.sequence = max(place.sequence, sequence)
+        if until is not None:
+            self.delay(item, until)
+        else:
+            self._make_available(item)
+        return True
+
+    def park(self, delivery: Delivery) -> bool:
+        """It can neither be handed out nor buried: kept as it is."""
+        if not delivery.happen(DeliveryEvent.BURY):
+            return False
+        self._release(delivery)
+        delivery.item.parked = True
+        self._free_keys(delivery.item)
+        return True
+
+    def unpark(self, item: WorkItem, sequence: int) -> None:
+        item.parked = False
+        for place in item.places:
+            place.sequence = max(place.sequence, sequence)
+        if item.available:
+            self._make_available(item)
+
+    def _release(self, delivery: Delivery) -> None:
+        delivery.item.delivery = None
+        del self.deliveries[delivery.id]
+        del delivery.member.held[delivery.id]
+        delivery.member.group.held -= 1
+
+    def _make_available(self, item: WorkItem) -> None:
+        self._free_keys(item)
+        for place in item.places:
+            place.pool.arrive(place)
+
+    def delay(self, item: WorkItem, until: float) -> None:
+        """Hand it out later; what stands behind it under the same key waits as well."""
+        item.until = until if item.until is None else max(item.until, until)
+        for place in item.places:
+            place.pool.step_out(place)
+            if place.pool.serialized:
+                self._hold_key(item, place.pool.group, place.serial)
+        self._appoint(item.until, item)
+
+    # --- attempts ---------------------------------------------------------------------------------------------
+
+    def attempts_of(self, element: str, group: str | None) -> Attempts:
+        return self.attempts.get(element, _NONE).get(group, _FRESH)
+
+    def record(self, element: str, group: str | None, attempts: Attempts | None) -> None:
+        """What went wrong so far; None forgets it."""
+        if attempts is not None:
+            self.attempts.setdefault(element, {})[group] = attempts
+            return
+        kept = self.attempts.get(element, {})
+        kept.pop(group, None)
+        if not kept:
+            self.attempts.pop(element, None)
+
+    def outlived(self, element: str) -> list[str | None]:
+        """Groups that remember failures of an element which none of their pools wants any more."""
+        kept = self.attempts.get(element)
+        if not kept:
+            return []
+        item = self.items.get(element)
+        wanting = {place.pool.group.name for place in item.places} if item is not None else set()
+        if item is not None and item.delivery is not None:
+            wanting.add(item.delivery.member.group.name)
+        return [group for group in kept if group not in wanting]
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def extend(self, delivery: Delivery, deadline: float) -> None:
+        delivery.deadline = deadline
+        self._appoint(deadline, delivery)
+
+    def _appoint(self, moment: float, who: Delivery | WorkItem) -> None:
+        self._appointments += 1
+        heappush(self._agenda, (moment, self._appointments, who))
+        live = len(self.deliveries)
+        if len(self._agenda) > 4 * live + _SPARE:
+            self._agenda = [entry for entry in self._agenda if _stands(entry[0], entry[2])]
+            heapify(self._agenda)
+
+    @property
+    def next_moment(self) -> float | None:
+        """When something is due next."""
+        agenda = self._agenda
+        while agenda and not _stands(agenda[0][0], agenda[0][2]):
+            heappop(agenda)
+        return agenda[0][0] if agenda else None
+
+    def due(self, now: float) -> Iterator[Delivery]:
+        """Deliveries whose lease has run out; the caller ends each. Delays that are over are dealt with on the way."""
+        while (moment := self.next_moment) is not None and moment <= now:
+            who = heappop(self._agenda)[2]
+            if isinstance(who, Delivery):
+                yield who
+            else:
+                who.until = None
+                if who.available:
+                    self._make_available(who)
+
+    # --- for tests --------------------------------------------------------------------------------------------
+
+    def validate(self, pools: Iterable[Pool]) -> None:
+        """Raise AssertionError unless claims, places and counts agree."""
+        for pool in pools:
+            pool.validate()
+        for id, delivery in self.deliveries.items():
+            assert delivery.id == id
+            assert delivery.open
+            assert delivery.item.delivery is delivery
+            assert delivery.member.held[id] is delivery
+        for element, item in self.items.items():
+            assert item.element == element
+            assert item.places or item.delivery is not None
+        for group in self.groups.values():
+            assert group.held == sum(len(member.held) for member in group.members)
+
+
+_NONE: dict[str | None, Attempts] = {}
+_FRESH = Attempts()
+
+
+def _stands(moment: float, who: Delivery | WorkItem) -> bool:
+    if isinstance(who, Delivery):
+        return who.open and who.deadline == moment
+    return who.until == moment

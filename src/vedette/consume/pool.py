@@ -1,0 +1,167 @@
+"""Pools: what equal consume watches wait for, in one line; members: the watches; groups: those who share the work."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable
+from typing import Any
+
+from vedette.consume.item import Delivery, Place, Want, WorkItem
+from vedette.consume.line import Line, SerialLine
+
+__all__ = ["Group", "Member", "Pool"]
+
+
+class Group:
+    """Interchangeable consumers. A watch without a group is one by itself."""
+
+    __slots__ = ("_busy", "held", "members", "name", "pools")
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.members: list[Member] = []
+        self.pools: list[Pool] = []
+        self.held = 0
+        """Deliveries that its members have not ended yet."""
+        self._busy: Counter[Hashable] = Counter()
+
+    def is_busy(self, key: Hashable) -> bool:
+        """Whether an item with this key (serialize_by) is under way."""
+        return key in self._busy
+
+    def hold(self, key: Hashable) -> None:
+        self._busy[key] += 1
+
+    def let_go(self, key: Hashable) -> None:
+        self._busy[key] -= 1
+        if not self._busy[key]:
+            del self._busy[key]
+            for pool in self.pools:
+                pool.offer(key)
+
+
+class Member:
+    """A consumer: one watch, its bounds, and what it holds."""
+
+    __slots__ = ("active", "bound", "group", "group_bound", "held", "number", "pool", "watch")
+
+    def __init__(self, number: int, group: Group, *, bound: int, group_bound: int | None, watch: Any) -> None:
+        self.number, self.group, self.watch = number, group, watch
+        self.bound = bound
+        """The most it may hold (`buffer`)."""
+        self.group_bound = group_bound
+        """The most its group may hold (`max_in_flight`)."""
+        self.held: dict[str, Delivery] = {}
+        self.active = True
+        self.pool: Pool | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return self.active and len(self.held) < self.bound
+
+    def share(self, limit: int | None) -> int:
+        """How many one poll may hand out: a fair part of what is there (surface.md), within all bounds."""
+        assert self.pool is not None
+        group = self.group
+        if not self.has_room:
+            return 0
+        rivals = sum(member.has_room for member in group.members)
+        fair = max(1, -(-(len(self.pool) + group.held) // rivals) - len(self.held))
+        room = min(fair, self.bound - len(self.held))
+        if self.group_bound is not None:
+            room = min(room, self.group_bound - group.held)
+        return max(0, room if limit is None else min(room, limit))
+
+
+class Pool:
+    """All elements that match one statement, and those of them that may be handed out, in line."""
+
+    __slots__ = (
+        "_arriving",
+        "_for_tick",
+        "_line",
+        "group",
+        "members",
+        "places",
+        "serialized",
+        "source",
+        "unwanted",
+    )
+
+    def __init__(self, group: Group, *, serialized: bool, source: Any) -> None:
+        self.group = group
+        self.source = source
+        """What tells it of matches: the engine's watch that stands for all members."""
+        self.serialized = serialized
+        self.members: list[Member] = []
+        self.places: dict[str, Place] = {}
+        """Element ▸ its place."""
+        self.unwanted: set[Any] | None = None
+        """initial: none: matches that were there before, by identity."""
+        self._line: Line | SerialLine = SerialLine(group.is_busy) if serialized else Line()
+        self._arriving: deque[tuple[int, Place]] = deque()
+        """Commits that are not durable yet, and the places they are about, in order."""
+        self._for_tick: list[Place] | None = None
+        group.pools.append(self)
+
+    def __len__(self) -> int:
+        """How many wait to be handed out."""
+        return len(self._line)
+
+    def hold_for_ticks(self) -> None:
+        """deliver_on: tick: what comes stands in line when logical time has moved on."""
+        self._for_tick = []
+
+    def arrive(self, place: Place) -> None:
+        """It may be handed out when its commit is durable."""
+        if self._for_tick is not None:
+            self._for_tick.append(place)
+        else:
+            self._arriving.append((place.sequence, place))
+
+    def tick(self) -> None:
+        if self._for_tick:
+            self._arriving.extend((place.sequence, place) for place in self._for_tick)
+            self._for_tick = []
+
+    def settle(self, durable: int) -> None:
+        """Let everyone stand in line whose commit is durable."""
+        arriving = self._arriving
+        while arriving and arriving[0][0] <= durable:
+            sequence, place = arriving.popleft()
+            stale = place.sequence != sequence or place.waiting
+            if not stale and place.want is not None and place.item.available:
+                self._line.put(place)
+
+    def step_out(self, place: Place) -> None:
+        self._line.discard(place)
+
+    def pop(self) -> Place | None:
+        place = self._line.pop()
+        assert place is None or isinstance(place, Place)
+        return place
+
+    def offer(self, key: Hashable) -> None:
+        """A key of serialize_by was let go of."""
+        if isinstance(self._line, SerialLine):
+            self._line.offer(key)
+
+    def place_of(self, item: WorkItem, arrival: int) -> Place:
+        place = self.places.get(item.element)
+        if place is None:
+            place = self.places[item.element] = Place(item, self, arrival)
+            item.places.append(place)
+        return place
+
+    def put(self, place: Place, want: Want) -> None:
+        """A match appeared or looks different: it leaves the line until its commit is durable."""
+        self._line.discard(place)
+        place.put(want)
+
+    def validate(self) -> None:
+        """Raise AssertionError unless only what may be handed out stands in line; for tests."""
+        self._line.validate()
+        for place in self.places.values():
+            assert place.want is not None
+            assert place in place.item.places
+            assert not place.waiting or place.item.available

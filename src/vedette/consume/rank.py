@@ -1,0 +1,67 @@
+"""Where an item stands in line, as a tuple that compares natively: a million of them must be sorted by C, not by us."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import total_ordering
+from typing import Any
+
+from vedette.values import is_nan
+
+__all__ = ["Rank", "rank_of"]
+
+Rank = tuple[Any, ...]
+
+_MILLISECOND = timedelta(milliseconds=1)
+_MOMENTS, _NUMBERS, _TEXTS, _SPANS, _OTHERS = range(5)
+"""Values of a union may have no common order: then their kinds have one."""
+
+
+@total_ordering
+class _Downwards:
+    """A text that sorts the other way round."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Downwards) and self.text == other.text
+
+    def __lt__(self, other: _Downwards) -> bool:
+        return other.text < self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def rank_of(values: Sequence[Any], descending: Sequence[bool]) -> Rank:
+    """The order of `attribute(…)`: nulls last when ascending, first when descending, as ORDER BY has it."""
+    parts: list[Any] = []
+    for value, down in zip(values, descending, strict=True):
+        parts += _part(value, down)
+    return tuple(parts)
+
+
+def _part(value: Any, down: bool) -> tuple[Any, ...]:
+    if value is None:
+        return (-1 if down else 1, 0, 0)
+    kind, number = _measured(value)
+    if number is None:
+        text = value if isinstance(value, str) else repr(value)
+        return (0, -kind, _Downwards(text)) if down else (0, kind, text)
+    return (0, -kind, -number) if down else (0, kind, number)
+
+
+def _measured(value: Any) -> tuple[int, float | None]:
+    """The kind of a value and, where it has one, the number it is compared by. NaN stands above all numbers."""
+    if isinstance(value, (int, float)):
+        return _NUMBERS, math.inf if is_nan(value) else value
+    if isinstance(value, datetime):
+        return _MOMENTS, value.timestamp()
+    if isinstance(value, timedelta):
+        return _SPANS, value / _MILLISECOND
+    return (_TEXTS if isinstance(value, str) else _OTHERS), None

@@ -1,0 +1,413 @@
+"""Consume watches of one database: the pools they draw from, and what commits mean for those.
+
+Equal watches of a group share one pool, and in its place one watch of the engine's own, which stands in a hub apart:
+it is told what matches, and hands that on to the pool. The user's watches are members of the pool and match nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vedette.consume.desk import Desk
+from vedette.consume.item import Delivery, DeliveryState, Want
+from vedette.consume.notice import Withdrawal
+from vedette.consume.pool import Member, Pool
+from vedette.consume.rank import rank_of
+from vedette.engine.dead_letters import DeadLetters
+from vedette.engine.deliveries import Deliveries
+from vedette.engine.state import Commit
+from vedette.errors import VedetteError, WatchError
+from vedette.language.context import Row
+from vedette.values import timestamp_to_ms
+from vedette.watch.buffer import Entry
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
+from vedette.watch.evaluation import Scene, tell_shape, watches_of
+from vedette.watch.hub import WatchHub
+from vedette.watch.shape import WatchShape
+from vedette.watch.subscription import WatchStatus
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.watching import Watching
+
+__all__ = ["Consuming"]
+
+
+class Consuming:
+    """The consume side of a database. Called with the turn held."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._database = watching.database
+        self.hub = WatchHub()
+        """The engine's own watches, one for each pool."""
+        self._issued = 0
+        self.desk = Desk(self._new_delivery, self._seconds_until)
+        self.deliveries = Deliveries(self)
+        self.letters = DeadLetters(self)
+        self.members: dict[int, Member] = {}
+        """By the number of the user's watch."""
+        self._pools: dict[Hashable, Pool] = {}
+        self._by_source: dict[int, Pool] = {}
+        self.destinations: dict[int, str] = {}
+        """Where dead letters go, by the number of the user's watch."""
+        self._again: dict[int, list[Delivery]] = {}
+        """Deliveries to hand out once more, under the same ids: their consumer came back."""
+
+    @property
+    def watching(self) -> Watching:
+        return self._watching
+
+    def _new_delivery(self) -> str:
+        self._issued += 1
+        return f"d{self._database.boot:x}_{self._issued:x}"
+
+    def _seconds_until(self, moment_ms: int) -> float:
+        return (moment_ms - timestamp_to_ms(self._database.clock.now())) / 1000
+
+    @property
+    def now(self) -> float:
+        return self._database.clock.monotonic()
+
+    # --- consumers come and go --------------------------------------------------------------------------------
+
+    def enter(self, watch: Watch) -> None:
+        """A new consume watch: an empty `initial`, then whatever it may claim."""
+        options = watch.options
+        key: Hashable = ("group", options.group) if options.group is not None else ("watch", watch.number)
+        group = self.desk.group(key, options.group)
+        member = self.members[watch.number] = Member(
+            watch.number, group, bound=options.buffer, group_bound=options.max_in_flight, watch=watch
+        )
+        self.desk.join(member, self._pool_for(watch, member))
+        self._watching.hub.watches[watch.number] = watch
+        if options.initial.kind == "full" and watch.position == 0:
+            delta = Delta("initial", None)
+            delta.matches = []
+            state = self._database.state
+            watch.push(delta, state.tick, state.sequence, watch.created_ms)
+        self.changed(watch)
+
+    def _pool_for(self, watch: Watch, member: Member) -> Pool:
+        options, group = watch.options, member.group
+        own = watch.number if options.initial.kind == "none" or group.name is None else None
+        key = (
+            group.name,
+            id(watch.shape),
+            frozen(list(watch.constants)),
+            watch.actor,
+            options.deliver_on,
+            own,
+        )
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = self._open(watch, member)
+        return pool
+
+    def _open(self, watch: Watch, member: Member) -> Pool:
+        """A pool with everything that matches now; with initial: none only with what comes."""
+        options = replace(watch.options, visibility="committed")
+        source = Watch(
+            self.hub.next_number(),
+            watch.shape,
+            watch.constants,
+            options,
+            owner=None,
+            actor=watch.actor,
+            created_ms=watch.created_ms,
+        )
+        pool = Pool(member.group, serialized=options.serialize_by is not None, source=source)
+        if options.deliver_on == "tick":
+            pool.hold_for_ticks()
+        self._by_source[source.number] = pool
+        if options.initial.kind == "none":
+            pool.unwanted = {identity for identity, _, _ in self._evaluated(source)}
+        try:
+            self._refresh(pool)
+        except VedetteError:
+            member.group.pools.remove(pool)
+            del self._by_source[source.number]
+            raise
+        self.hub.add(source)
+        pool.tick()  # what was there before needs no tick
+        return pool
+
+    def changed(self, watch: Watch) -> None:
+        """Its status, its options or its owner are others now."""
+        member = self.members.get(watch.number)
+        if member is None:
+            return
+        member.active = watch.status is WatchStatus.ACTIVE and watch.owner is not None
+        member.bound = watch.options.buffer
+        self.wake(member.pool)
+
+    def leave(self, watch: Watch, *, lost: bool = False) -> None:
+        """A consumer goes. In good order its claims are free at once; lost, each counts as a failure."""
+        member = self.members.pop(watch.number, None)
+        if member is None:
+            return
+        member.active = False
+        self._again.pop(watch.number, None)
+        for delivery in list(member.held.values()):
+            self.deliveries.abandon(delivery, lost=lost)
+        pool = member.pool
+        self._close_empty(self.desk.leave(member))
+        self.desk.part(member)
+        self.destinations.pop(watch.number, None)
+        self.wake(pool)
+
+    def _close_empty(self, pool: Pool | None) -> None:
+        if pool is not None:
+            self.hub.remove(pool.source)
+            self.hub.forget(pool.source)
+            del self._by_source[pool.source.number]
+            self._pools = {key: each for key, each in self._pools.items() if each is not pool}
+
+    def refilter(self, watch: Watch) -> None:
+        """Another filter: the watch draws from another pool; what it holds stays its own."""
+        member = self.members[watch.number]
+        former = member.pool
+        assert former is not None
+        fresh = self._pool_for(watch, member)
+        former.members.remove(member)
+        self.desk.join(member, fresh)
+        for delivery in member.held.values():
+            place = fresh.places.get(delivery.item.element)
+            if place is not None:
+                delivery.place = place
+        if not former.members:
+            former.members.append(member)
+            self._close_empty(self.desk.leave(member))
+            member.pool = fresh
+
+    def returned(self, watch: Watch) -> None:
+        """A reliable consumer is attached again: what it held and did not end is handed out once more."""
+        member = self.members.get(watch.number)
+        if member is not None:
+            self._again[watch.number] = [d for d in member.held.values() if d.state is DeliveryState.PENDING]
+            self.changed(watch)
+
+    # --- commits ----------------------------------------------------------------------------------------------
+
+    def committed(self, commit: Commit, scene: Scene) -> None:
+        """What a commit means for the pools; their members are woken when it is durable."""
+        touched: dict[int, Pool] = {}
+        broken: dict[int, VedetteError] = {}
+        now = self.now
+
+        def push(source: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the hub's protocol
+            pool = self._by_source[source.number]
+            touched[source.number] = pool
+            self._apply(pool, delta, commit.sequence, commit.tick, now)
+
+        def fail(source: Watch, error: VedetteError) -> None:
+            broken.setdefault(source.number, error)
+
+        for shape in self.hub.concerned(commit.changes):
+            if shape.strategy == "rows":
+                tell_shape(shape, commit.changes, scene, push, fail)
+                continue
+            for source in watches_of(shape):
+                touched[source.number] = self._by_source[source.number]
+                try:
+                    self._refresh(self._by_source[source.number], commit)
+                except VedetteError as error:
+                    fail(source, error)
+        if self.desk.attempts:
+            self._forget_deleted(commit)
+        if commit.next_tick > commit.tick:
+            for pool in self._by_source.values():
+                pool.tick()
+        for number, why in broken.items():
+            self._fail(self._by_source[number], why)
+        self._wake_when_durable(touched.values(), commit.sequence)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._by_source) or bool(self.desk.attempts)
+
+    def _apply(self, pool: Pool, delta: Delta, sequence: int, tick: int, now: float) -> None:
+        shape: WatchShape = pool.source.shape
+        element = delta.identity[shape.leading]
+        if delta.type == REMOVED:
+            if pool.unwanted is not None:
+                pool.unwanted.discard(delta.identity)
+            self._withdraw(pool, element, delta.identity)
+        elif delta.type == ADDED or (delta.type == CHANGED and element in pool.places):
+            want = self._want(pool, delta.identity, delta.match or {}, delta.order)
+            self.desk.offer(pool, element, want, sequence=sequence, tick=tick, now=now)
+
+    def _want(self, pool: Pool, identity: Any, match: Any, order: tuple[Any, ...]) -> Want:
+        directions = [descending for _, descending in pool.source.shape.order]
+        if not pool.serialized:
+            return Want(identity, match, rank_of(order, directions), None)
+        return Want(identity, match, rank_of(order[:-1], directions[:-1]), frozen(order[-1]))
+
+    def _withdraw(self, pool: Pool, element: str, identity: Any) -> None:
+        told = self.desk.withdraw(pool, element, identity)
+        if told is not None and told.state is DeliveryState.PENDING:
+            told.member.watch.details.report(Withdrawal(told.id, element))
+            self._wake_watch(told.member.watch)
+        for group in self.desk.outlived(element):
+            self.deliveries.forget(element, group)
+
+    def _forget_deleted(self, commit: Commit) -> None:
+        """Attempts of elements that are gone, also while nobody consumes them."""
+        for before, after in commit.changes:
+            if after is None and before is not None and before.id in self.desk.attempts:
+                for group in list(self.desk.attempts[before.id]):
+                    self.deliveries.forget(before.id, group)
+
+    def _evaluated(self, source: Watch) -> Iterable[tuple[Any, Any, tuple[Any, ...]]]:
+        """Everything that matches now, the oldest elements first: identity, match, order."""
+        shape = source.shape
+        context = self._watching.own_context(source, self._database.state.graph)
+        rows = {shape.identity(row): row for row in shape.query.run(context)}
+        for identity in sorted(rows, key=lambda ids: [_age(id) for id in (ids[shape.leading], *ids)]):
+            row = rows[identity]
+            yield identity, shape.projected(row), shape.order_of(row)
+
+    def _refresh(self, pool: Pool, commit: Commit | None = None) -> None:
+        """Make the pool what a fresh evaluation says."""
+        state, shape, now = self._database.state, pool.source.shape, self.now
+        sequence = commit.sequence if commit is not None else state.sequence
+        tick = commit.tick if commit is not None else state.tick
+        found = {identity: (match, order) for identity, match, order in self._evaluated(pool.source)}
+        if pool.unwanted is not None:
+            pool.unwanted.intersection_update(found)
+            found = {identity: each for identity, each in found.items() if identity not in pool.unwanted}
+        known = {want.identity: want for place in pool.places.values() for want in place.wants()}
+        for identity in known.keys() - found.keys():
+            self._withdraw(pool, identity[shape.leading], identity)
+        for identity, (match, order) in found.items():
+            want = self._want(pool, identity, match, order)
+            if known.get(identity) != want:
+                self.desk.offer(pool, identity[shape.leading], want, sequence=sequence, tick=tick, now=now)
+
+    def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
+        """The ontology grew, the state was read anew, or Layer 0 changed: look again."""
+        only = None if shapes is None else {id(shape) for shape in shapes}
+        for pool in list(self._by_source.values()):
+            if only is not None and id(pool.source.shape) not in only:
+                continue
+            for member in pool.members:
+                member.watch.shape = pool.source.shape
+            try:
+                self._refresh(pool)
+            except VedetteError as error:
+                self._fail(pool, error)
+            self._wake_when_durable([pool], self._database.state.sequence)
+
+    def _fail(self, pool: Pool, error: VedetteError) -> None:
+        for member in list(pool.members):
+            self._watching.fail(member.watch, error)
+
+    # --- handing out ------------------------------------------------------------------------------------------
+
+    def take(self, watch: Watch, limit: int | None) -> list[Entry]:
+        """First what waits in the buffer (`initial`), then claims, each with its delivery id."""
+        ready = watch.take(self._database.gate.durable_tick, limit)
+        member = self.members.get(watch.number)
+        if member is None or watch.status is not WatchStatus.ACTIVE:
+            return ready
+        self.deliveries.lapse()
+        left = None if limit is None else limit - len(ready)
+        again = self._again.pop(watch.number, [])
+        again = [delivery for delivery in again if delivery.state is DeliveryState.PENDING]
+        if left is not None and len(again) > left:
+            self._again[watch.number] = again[left:]
+            again = again[:left]
+        lease = watch.options.ack_timeout.total_seconds()
+        for delivery in again:
+            self.desk.extend(delivery, self.now + lease)
+        handed = self.desk.hand_out(
+            member,
+            None if left is None else left - len(again),
+            durable=self._database.gate.durable_tick,
+            now=self.now,
+            lease=lease,
+        )
+        self.deliveries.arm()
+        for delivery in (*again, *handed):
+            ready.append(self._entry(watch, delivery))
+        return ready
+
+    def _entry(self, watch: Watch, delivery: Delivery) -> Entry:
+        watch.position += 1
+        watch.delivered += 1
+        watch.last_event_ms = timestamp_to_ms(self._database.clock.now())
+        delta = Delta("consumed", delivery.want.match)
+        delta.delivery = (delivery.id, delivery.attempt)
+        return Entry(watch.position, delivery.place.sequence, delivery.place.tick, delta)
+
+    def waiting(self, watch: Watch) -> int:
+        """How many wait that the watch could be handed."""
+        member = self.members.get(watch.number)
+        return len(member.pool) if member is not None and member.pool is not None else 0
+
+    def wake(self, pool: Pool | None) -> None:
+        """Something may be there for the pool's members, now or when what is under way is durable."""
+        if pool is not None:
+            self._wake_when_durable([pool], self._database.state.sequence)
+
+    def wake_item(self, delivery: Delivery, sequence: int) -> None:
+        """A delivery ended: there is room for its member and its group, and perhaps an item for others."""
+        pools = [place.pool for place in delivery.item.places] + delivery.member.group.pools
+        self._wake_when_durable({id(pool): pool for pool in pools}.values(), sequence)
+
+    def _wake_when_durable(self, pools: Iterable[Pool], sequence: int) -> None:
+        waking = [
+            member.watch.details.wake
+            for pool in pools
+            for member in pool.members
+            if member.watch.has_details and member.watch.details.wake is not None
+        ]
+        if waking:
+            self._database.gate.notify(sequence, lambda _: [wake() for wake in waking])
+
+    def _wake_watch(self, watch: Watch) -> None:
+        if watch.details.wake is not None:
+            watch.details.wake()
+
+    # --- checks -----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def check(watch_shape: WatchShape, watch: Watch) -> None:
+        """What cannot be consumed is refused when the watch is created."""
+        options = watch.options
+        if watch_shape.aggregates or watch_shape.distinct:
+            raise _refused("a consumer is handed elements; RETURN must not aggregate or be DISTINCT")
+        if not watch_shape.columns:
+            raise _refused("a consumer is handed matches; say what with RETURN")
+        if watch.has_details and watch.details.actions is not None:
+            raise _refused("ON MATCH DO acts by itself and hands nothing out; leave one of the two away")
+        if watch_shape.first is None:
+            raise _refused("the pattern must begin with a node or an edge: it is what ACK deletes")
+        if options.initial.kind == "since":
+            raise _refused("a consumer takes what is there; allowed are full, none", "initial")
+        if options.initial.kind == "none" and options.delivery == "reliable":
+            raise _refused("a reliable consumer loses nothing; with it allowed is full", "initial")
+
+    def validate(self) -> None:
+        """Raise AssertionError unless pools are what a fresh evaluation says and the desk agrees; for tests."""
+        self.desk.validate(self._by_source.values())
+        for pool in self._by_source.values():
+            shape = pool.source.shape
+            fresh = {identity for identity, _, _ in self._evaluated(pool.source)} - (pool.unwanted or set())
+            assert {identity for place in pool.places.values() for identity in place.identities()} == fresh
+            assert {identity[shape.leading] for identity in fresh} == set(pool.places)
+
+
+def _refused(why: str, option: str = "mode") -> WatchError:
+    return WatchError("E8009", f"Invalid watch option '{option}': {why}", fields={"option": option})
+
+
+def _age(id: str) -> tuple[int, int, str]:
+    """Elements sort by when they were made: their ids hold the count of openings and a running number."""
+    head, _, tail = id[1:].partition("_")
+    try:
+        return int(head, 16), int(tail, 16), ""
+    except ValueError:
+        return 0, 0, id

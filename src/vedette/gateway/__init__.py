@@ -1,0 +1,1 @@
+"""The wire: frames, one connection as a protocol without I/O, replay and resume, and a thin shell around them."""

@@ -1,0 +1,220 @@
+"""Who is at the other end: a token, the keys it may be signed with, and what it grants.
+
+A token is a JWT signed with HS256, RS256 or EdDSA. Which algorithm counts is said by the key, never by the token. Its
+claims: `tenant` must be the database asked for, `sub` is the node id of the actor, `admin: true` means the system
+context, `exp` must be there and acts on live connections.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import jwt
+
+from vedette.clock import Clock
+from vedette.errors import SettingsError
+from vedette.settings import Settings
+
+__all__ = ["AuthError", "Authority", "Grant", "KeySet", "OpenDoor", "TokenAuthority", "authority_of"]
+
+log = logging.getLogger(__name__)
+_ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
+_LONGEST_TOKEN = 16_384
+_REFRESH_SECONDS = 300.0
+_PATIENCE_SECONDS = 5.0
+_LARGEST_KEY_SET = 1_048_576
+
+
+class AuthError(Exception):
+    """Why nobody is let in, in words that tell a stranger nothing."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    tenant: str
+    actor: str | None
+    system: bool
+    expires_at: datetime | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict)
+
+    def same_person(self, other: Grant) -> bool:
+        return (self.tenant, self.actor, self.system) == (other.tenant, other.actor, other.system)
+
+
+class Authority(Protocol):
+    """Decides from a token and a database's name who is there."""
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        """The grant; AuthError when there is none."""
+        ...
+
+
+class OpenDoor:
+    """No authentication is set up: whoever reaches the loopback address is the system context."""
+
+    def admit(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token will do
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        return Grant(tenant=database, actor=None, system=True)
+
+
+class KeySet:
+    """Public or shared keys by id. `load` is asked again for a key that is not known, but not more than often."""
+
+    def __init__(self, load: Callable[[], Any], clock: Clock) -> None:
+        self._load = load
+        self._clock = clock
+        self._lock = Lock()
+        self._keys: dict[str | None, tuple[str, Any]] = {}
+        self._loaded_at: float | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the set again; raises SettingsError when it is none."""
+        with self._lock:
+            self._keys = _read_keys(self._load())
+            self._loaded_at = self._clock.monotonic()
+
+    @property
+    def stale(self) -> bool:
+        return self._loaded_at is None or self._clock.monotonic() - self._loaded_at > _REFRESH_SECONDS
+
+    def find(self, kid: str | None) -> tuple[str, Any] | None:
+        """The algorithm and the key. A token may leave its `kid` out when there is one key only."""
+        found = self._keys.get(kid)
+        if found is None and kid is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return found
+
+
+class TokenAuthority:
+    def __init__(self, keys: KeySet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
+        self.keys = keys
+        self._clock = clock
+        self._audience, self._issuer = audience, issuer
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        claims = self._claims(token)
+        expires_at = datetime.fromtimestamp(claims["exp"], self._clock.now().tzinfo)
+        actor = claims.get("sub")
+        system = claims.get("admin") is True
+        known = isinstance(actor, str) or (actor is None and system)
+        if claims.get("tenant") != database or not known or expires_at <= self._clock.now():
+            raise _refused()
+        return Grant(
+            tenant=database,
+            actor=None if system else actor,
+            system=system,
+            expires_at=expires_at,
+            claims={k: v for k, v in claims.items() if k not in ("exp", "iat", "nbf", "jti")},
+        )
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        if len(token) > _LONGEST_TOKEN:
+            raise _refused()
+        try:
+            found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
+            if found is None:
+                raise _refused()
+            algorithm, key = found
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._audience or None,
+                issuer=self._issuer or None,
+                options={
+                    "require": ["exp"],
+                    "verify_exp": False,  # against our own clock, below
+                    "verify_iat": False,
+                    "verify_nbf": False,
+                    "verify_aud": bool(self._audience),
+                    "verify_sub": False,
+                },
+            )
+            moment = self._clock.now().timestamp()
+            if not float(claims.get("nbf", 0)) <= moment < float(claims["exp"]) < 253_402_300_800:
+                raise _refused()
+            claims["exp"] = float(claims["exp"])
+        except (jwt.PyJWTError, TypeError, ValueError, OverflowError):
+            raise _refused() from None
+        return claims
+
+
+def _refused() -> AuthError:
+    return AuthError("unauthorized", "invalid token")
+
+
+def authority_of(settings: Settings, clock: Clock) -> Authority:
+    """What the settings say; keys are read now, so that a mistake shows at the start."""
+    if not settings.auth_keys:
+        return OpenDoor()
+    place = settings.auth_keys
+    load = _from_url(place) if "://" in place else _from_file(Path(place))
+    keys = KeySet(load, clock)
+    return TokenAuthority(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)
+
+
+def _from_file(path: Path) -> Callable[[], Any]:
+    def load() -> Any:
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise _unusable(f"{path} cannot be read: {type(error).__name__}") from error
+
+    return load
+
+
+def _from_url(url: str) -> Callable[[], Any]:
+    if not url.startswith("https://") and not url.startswith(("http://127.0.0.1", "http://localhost")):
+        raise _unusable("a key set comes over https")
+
+    def load() -> Any:
+        try:
+            request = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - checked above
+            with urlopen(request, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310
+                return json.loads(answer.read(_LARGEST_KEY_SET))
+        except (URLError, OSError, ValueError) as error:
+            raise _unusable(f"{url} cannot be read: {type(error).__name__}") from error
+
+    return load
+
+
+def _read_keys(document: Any) -> dict[str | None, tuple[str, Any]]:
+    keys: dict[str | None, tuple[str, Any]] = {}
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise _unusable('a JWK set is an object {"keys": […]}')
+    for number, item in enumerate(listed):
+        kind = item.get("kty") if isinstance(item, dict) else None
+        algorithm = _ALGORITHMS.get(str(kind))
+        if algorithm is None or item.get("alg", algorithm) != algorithm or item.get("use", "sig") != "sig":
+            continue  # a set may hold keys for other things
+        try:
+            key = jwt.PyJWK.from_dict(item, algorithm=algorithm)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
+            raise _unusable(f"key {number} is none: {type(error).__name__}") from error
+        keys[item.get("kid")] = (algorithm, key.key)
+    if not keys:
+        raise _unusable("there is no key for HS256, RS256 or EdDSA (Ed25519) in the set")
+    return keys
+
+
+def _unusable(why: str) -> SettingsError:
+    text = f"The setting 'auth_keys' cannot be used: {why}"
+    return SettingsError("E0101", text, fields={"setting": "auth_keys"})

@@ -1,0 +1,515 @@
+"""The engine's side of the gateways: requests in, answers and events out. Runs on the engine's thread alone.
+
+Requests come in batches. Each is carried out without waiting for the disk; then one flush makes the whole batch
+durable, and only then is anything of it told: answers, snapshots, errors, and the events that the batch led to. Each
+connection's requests are carried out in order; a read that turns out to be long goes on in a thread, and what its
+connection asks meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from vedette.clock import Clock
+from vedette.engine.execution import LongReadError
+from vedette.engine.home import Vedette
+from vedette.engine.result import Result
+from vedette.engine.session import Session
+from vedette.engine.turn import Turn
+from vedette.errors import PolicyError, StoreError, VedetteError, WatchError
+from vedette.gateway import link
+from vedette.gateway.desk import Desk
+from vedette.gateway.frames import FrameError, engine_error, message, wire_value
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.ports import Port
+from vedette.gateway.streams import CollectionTap, Stream, WatchStream
+from vedette.gateway.subscribing import Subscribing
+from vedette.gateway.tokens import TokenSeal
+
+__all__ = ["Broker", "Client"]
+
+log = logging.getLogger(__name__)
+REPLAY_CHUNK_BYTES = 262_144
+
+
+class Client:
+    """One connection, as the broker knows it."""
+
+    __slots__ = (
+        "actor",
+        "busy",
+        "checksum",
+        "claims",
+        "conn",
+        "desk",
+        "port",
+        "queue",
+        "session",
+        "subs",
+        "system",
+    )
+
+    def __init__(self, port: Port, record: link.Open, desk: Desk) -> None:
+        self.port, self.conn, self.desk = port, record.conn, desk
+        self.actor, self.system = record.actor, record.system
+        self.claims, self.checksum = record.claims, record.checksum
+        self.session: Session | None = None
+        """Its own session, made for its first statement."""
+        self.subs: dict[str, Stream] = {}
+        self.busy = False
+        """A long read of it is under way elsewhere."""
+        self.queue: deque[Any] | None = None
+
+
+class Broker:
+    """Speaks for all databases of a home."""
+
+    def __init__(
+        self,
+        home: Vedette,
+        *,
+        seal: TokenSeal,
+        limits: GatewayLimits,
+        clock: Clock,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.home = home
+        self.limits = limits
+        self.clock = clock
+        self.seal = seal
+        self.subscribing = Subscribing(self)
+        self.clients: dict[tuple[Port, int], Client] = {}
+        self.desks: dict[str, Desk] = {}
+        self.streams = 0
+        self.events = 0
+        self._wake = wake
+        self._ready: deque[WatchStream | CollectionTap] = deque()
+        self._finished: deque[Callable[[], None]] = deque()
+        self._told: list[tuple[Port, Any, Desk | None, str | None]] = []
+        """What is told when it is durable: to whom, what, about which database, in answer to which message."""
+        self._lingering: deque[Stream] = deque()
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
+
+    # --- a batch ------------------------------------------------------------------------------------------------
+
+    def process(self, requests: Iterable[tuple[Port, Any]]) -> None:
+        """Carry out a batch, make it durable, tell everyone."""
+        while self._finished:
+            self._finished.popleft()()
+        for port, record in requests:
+            self._take(port, record)
+        self.settle()
+        self._release()
+
+    def settle(self) -> None:
+        """Make durable what was done, and number what came of it."""
+        for desk in list(self.desks.values()):
+            self._flush(desk)
+        while self._ready:
+            source = self._ready.popleft()
+            try:
+                self.pump(source)
+            except Exception:
+                log.exception("A stream could not go on", extra={"action": "broker.pump_failed"})
+
+    def _flush(self, desk: Desk) -> None:
+        database = desk.database
+        if database.gate.durable_tick >= database.gate.submitted_tick:
+            return
+        try:
+            database.wait(Turn(database).taken())
+        except StoreError as error:
+            self._disown(desk, error)
+
+    def _disown(self, desk: Desk, error: StoreError) -> None:
+        """A flush failed: nothing that this batch did with the database happened, and nobody is told it did."""
+        payload = engine_error(error)
+        for number, (port, record, about, id) in enumerate(self._told):
+            if about is desk and isinstance(record, link.Answer | link.Subscribed | link.Opened):
+                self._told[number] = (port, link.Failed(conn=record.conn, id=id, payload=payload), None, None)
+
+    def pump(self, source: WatchStream | CollectionTap) -> None:
+        """Number what is ready, for everyone who listens."""
+        for stream, seq, tail in source.pump():
+            self.tell(stream, seq, tail)
+        if source.feed.ended:
+            self._end(source)
+
+    def tell(self, stream: Stream, seq: int, tail: bytes) -> None:
+        self.events += 1
+        for port in stream.ports:
+            self._told.append((port, link.Told(stream=stream.number, seq=seq, tail=tail), None, None))
+
+    def _end(self, source: WatchStream | CollectionTap) -> None:
+        """The watch was cancelled, or could not be evaluated any more."""
+        errors = [engine_error(e) for e in source.feed.errors() if isinstance(e, VedetteError)]
+        payload = {"status": "ended", "reason": "cancelled", "errors": errors}
+        streams: list[Stream] = (
+            list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
+        )
+        ended = {id(stream) for stream in streams}
+        for stream in streams:
+            for port in stream.ports:
+                self._told.append((port, link.Ended(stream=stream.number, payload=payload), None, None))
+        for client in self.clients.values():
+            for name in [n for n, s in client.subs.items() if id(s) in ended]:
+                self.part(client, name)
+
+    def _release(self) -> None:
+        told, self._told = self._told, []
+        batches: dict[Port, list[Any]] = {}
+        for port, record, _, _ in told:
+            batches.setdefault(port, []).append(record)
+        for port, records in batches.items():
+            port.say(records)
+
+    def ring(self, source: Any) -> None:
+        """From any thread, with locks held: there may be events."""
+        self._ready.append(source)
+        self._wake()
+
+    def say(self, client: Client, record: Any, id: str | None = None) -> None:
+        """When it is durable; `id` is the message that it answers."""
+        self._told.append((client.port, record, client.desk, id))
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _take(self, port: Port, record: Any) -> None:
+        if isinstance(record, link.Open):
+            self._open(port, record)
+            return
+        client = self.clients.get((port, record.conn))
+        if client is None:
+            return  # it has gone, and nobody waits for an answer
+        if isinstance(record, link.Shut):
+            self._shut(client, orderly=record.orderly, returns=record.returns)
+        elif client.busy:
+            client.queue = client.queue if client.queue is not None else deque()
+            client.queue.append(record)
+        else:
+            self._carry_out(client, record)
+
+    def _carry_out(self, client: Client, record: Any) -> None:
+        id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
+        try:
+            _REQUESTS[type(record)](self, client, record)
+        except VedetteError as error:
+            payload = engine_error(error)
+            if isinstance(record, link.SubscribeTo):
+                payload["message"] = f"Subscribe failed: {payload['message']}"
+            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+        except FrameError as error:
+            payload = {"code": error.code, "message": error.text}
+            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+        except Exception:
+            reference = f"{client.conn:x}-{self.clock.now():%H%M%S%f}"
+            log.exception(
+                "A request failed", extra={"action": "broker.request_failed", "reference": reference}
+            )
+            payload = {"code": "internal", "message": f"internal error; the log has it under {reference}"}
+            if not isinstance(record, link.Trim | link.Replay):
+                self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+
+    def _open(self, port: Port, record: link.Open) -> None:
+        refusal: dict[str, Any] | None = None
+        fatal = False
+        try:
+            desk = self.desk(record.tenant)
+            if not record.system:
+                desk.database.session(record.actor or "").close()
+            self.clients[port, record.conn] = client = Client(port, record, desk)
+            self.say(client, link.Opened(conn=record.conn, id=record.id), record.id)
+        except VedetteError as error:
+            refusal = engine_error(error)
+            fatal = isinstance(error, PolicyError)
+        except Exception:
+            log.exception("A connection could not be opened", extra={"action": "broker.open_failed"})
+            refusal = {"code": "internal", "message": "internal error"}
+        if refusal is not None:
+            failed = link.Failed(conn=record.conn, id=record.id, payload=refusal, fatal=fatal)
+            self._told.append((port, failed, None, None))
+
+    def desk(self, tenant: str) -> Desk:
+        known = self.desks.get(tenant)
+        if known is None:
+            known = self.desks[tenant] = Desk(
+                self.home.database(tenant),
+                seal=self.seal,
+                bounds=self.limits.window,
+                clock=self.clock,
+                ring=self.ring,
+            )
+        return known
+
+    def session_of(self, client: Client) -> Session:
+        """The connection's own session: its transaction, its names, its private watches."""
+        if client.session is None:
+            settings = self.home.settings
+            session = client.desk.database.session(None if client.system else client.actor)
+            session.patient = False
+            session.watch_limits = (settings.max_watches_per_session, settings.max_watches_total)
+            client.session = session
+        return client.session
+
+    def _asked(self, client: Client, record: link.Asked) -> None:
+        if record.kind == "define":
+            client.desk.database.define(record.text)
+            data = message("define_ack", {"status": "ok"}, record.id)
+            self.say(client, link.Answer(conn=client.conn, data=data), record.id)
+            return
+        session = self.session_of(client)
+        watching = client.desk.database.watching
+        if watching.crowded:  # a full watch that holds writers back may be one that is read here
+            self.settle()
+        try:
+            result = session.execute_undurably(record.text, record.params)
+        except LongReadError:
+            self._read_elsewhere(client, session, record)
+            return
+        self._answer(client, record.id, result)
+
+    def _answer(self, client: Client, id: str | None, result: Result) -> None:
+        data = message("result", result_payload(result), id)
+        self.say(client, link.Answer(conn=client.conn, data=data), id)
+
+    def _read_elsewhere(self, client: Client, session: Session, record: link.Asked) -> None:
+        """A read outgrew its slice: it goes on in a thread, in slices, while others are served."""
+        client.busy = True
+        session.patient = True
+        future = self._pool.submit(session.execute, record.text, record.params)
+
+        def finish(done: Future[Result]) -> None:
+            self._finished.append(lambda: self._long_read_ended(client, session, record.id, done))
+            self._wake()
+
+        future.add_done_callback(finish)
+
+    def _long_read_ended(
+        self, client: Client, session: Session, id: str | None, done: Future[Result]
+    ) -> None:
+        session.patient = False
+        client.busy = False
+        error = done.exception()
+        if (client.port, client.conn) not in self.clients:
+            session.close()
+            return
+        if error is None:
+            self._answer(client, id, done.result())
+        else:
+            known = isinstance(error, VedetteError)
+            payload = engine_error(error) if known else {"code": "internal", "message": "internal error"}  # type: ignore[arg-type]
+            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+        while client.queue and not client.busy:
+            self._carry_out(client, client.queue.popleft())
+
+    # --- subscriptions ------------------------------------------------------------------------------------------
+
+    def _subscribe(self, client: Client, record: link.SubscribeTo) -> None:
+        self._check_quotas(client)
+        self.part(client, record.sub)
+        self.subscribing.subscribe(client, record)
+
+    def _check_quotas(self, client: Client) -> None:
+        total = sum(desk.subscriptions for desk in self.desks.values()) if len(self.desks) > 1 else 0
+        checks = (
+            (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
+            (total or client.desk.subscriptions, self.limits.max_subscriptions_total),
+        )
+        for current, limit in checks:
+            if current >= limit:
+                fields = {"current": current, "limit": limit}
+                raise WatchError("E8006", f"Too many watches: {current} of {limit}", fields=fields)
+
+    def join(self, client: Client, name: str, stream: Stream) -> None:
+        """The subscriber is counted; what it is told first is the caller's business."""
+        client.subs[name] = stream
+        client.desk.subscriptions += 1
+        stream.enter(client.port, checksum=client.checksum)
+
+    def part(self, client: Client, name: str, *, returns: bool = False) -> None:
+        """A subscriber less. The last one's stream ends, or waits for one who was cut off."""
+        stream = client.subs.pop(name, None)
+        if stream is None:
+            return
+        client.desk.subscriptions -= 1
+        stream.leave(client.port, (client.port, client.conn, name), checksum=client.checksum)
+        now = self.clock.monotonic()
+        seconds = client.desk.window.bounds.seconds
+        if returns and stream.key is not None:
+            stream.promised_until = now + seconds
+        if stream.members:
+            return
+        if stream.promised_until > now:
+            stream.linger_until = stream.promised_until
+            self._lingering.append(stream)
+        else:
+            self._close(client, stream)
+
+    def _close(self, client: Client, stream: Stream) -> None:
+        if isinstance(stream, WatchStream) and not stream.shared and not stream.feed.lasts:
+            stream.feed.forget()
+        client.desk.close_stream(stream)
+        self.streams -= 1
+
+    def _drop(self, client: Client, record: link.Drop) -> None:
+        stream = client.subs.get(record.sub)
+        if isinstance(stream, WatchStream) and stream.feed.lasts:
+            stream.feed.detach()
+        self.part(client, record.sub)
+        data = message("unsubscribe_ack", None, record.id)
+        self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=data))
+
+    def _replay(self, client: Client, record: link.Replay) -> None:
+        stream = client.subs.get(record.sub)
+        if stream is None:
+            return
+        self.settle()
+        if not stream.history.reaches(record.seq):
+            self.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="window"))
+            return
+        self.replay(client, record.sub, stream, record.seq)
+
+    def replay(self, client: Client, name: str, stream: Stream, seq: int) -> None:
+        """What came after `seq`, as much as is good at a time."""
+        events: list[tuple[int, bytes]] = []
+        size = 0
+        missed = stream.history.after(seq)
+        for event in missed:
+            events.append((event.seq, event.tail))
+            size += len(event.tail)
+            if size >= REPLAY_CHUNK_BYTES:
+                break
+        more = len(events) < len(missed)
+        self.say(client, link.CaughtUp(conn=client.conn, sub=name, events=events, more=more))
+
+    def _trim(self, client: Client, record: link.Trim) -> None:
+        names = [record.sub] if record.sub is not None else list(client.subs)
+        for name in names:
+            stream = client.subs.get(name)
+            if stream is not None:
+                member = (client.port, client.conn, name)
+                stream.acknowledge(member, record.seq, self.clock.monotonic())
+
+    def _steer(self, client: Client, record: link.Steer) -> None:
+        stream = client.subs.get(record.sub)
+        if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
+            text = "only a watch of one's own can be altered: subscribe with exclusive: true"
+            raise FrameError("not_exclusive", text)
+        if record.operation == "cancel":
+            if not stream.shared:
+                stream.feed.cancel()
+            self.part(client, record.sub)
+            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=_managed(record)))
+            return
+        if record.operation == "alter":
+            stream.feed.alter(record.options or "")
+        elif record.operation == "pause":
+            stream.feed.pause()
+        else:
+            stream.feed.resume()
+        self.say(client, link.Answer(conn=client.conn, data=_managed(record)), record.id)
+
+    def _settle(self, client: Client, record: link.Settle) -> None:
+        session = self.session_of(client)
+        text, params = settling_statement(record)
+        session.execute_undurably(text, params)
+        if record.operation != "extend":
+            for stream in client.subs.values():
+                if isinstance(stream, WatchStream) and stream.credit is not None:
+                    stream.settled(record.delivery)
+        data = message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
+        self.say(client, link.Answer(conn=client.conn, data=data), record.id)
+
+    # --- connections end ----------------------------------------------------------------------------------------
+
+    def _shut(self, client: Client, *, orderly: bool, returns: bool) -> None:
+        del self.clients[client.port, client.conn]
+        for name in list(client.subs):
+            self.part(client, name, returns=returns)
+        if client.session is not None and not client.busy:
+            end_session(client.session, orderly=orderly)
+
+    def lost(self, port: Port) -> None:
+        """A whole gateway has gone, and its connections with it."""
+        for client in [c for c in self.clients.values() if c.port is port]:
+            self._shut(client, orderly=False, returns=True)
+
+    def housekeep(self) -> None:
+        """Once in a while: let go of what is past its time."""
+        now = self.clock.monotonic()
+        for desk in self.desks.values():
+            desk.window.expire(now)
+        while self._lingering:
+            stream = self._lingering[0]
+            if stream.linger_until is not None and stream.linger_until > now:
+                break
+            self._lingering.popleft()
+            if stream.linger_until is not None and not stream.members:
+                stream.linger_until = None
+                stream.desk.close_stream(stream)
+                self.streams -= 1
+
+    def close(self) -> None:
+        for client in list(self.clients.values()):
+            self._shut(client, orderly=True, returns=False)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def end_session(session: Session, *, orderly: bool) -> None:
+    """A client that was cut off has failed at what it held; one that said goodbye has not."""
+    lost = getattr(session, "lost", None)
+    if not orderly and lost is not None:
+        lost()
+    else:
+        session.close()
+
+
+def result_payload(result: Result) -> dict[str, Any]:
+    """A result as it goes over the wire."""
+    payload: dict[str, Any] = {
+        "columns": list(result.columns),
+        "rows": [[wire_value(value) for value in row] for row in result.rows],
+        "created": result.created,
+        "modified": result.modified,
+        "deleted": result.deleted,
+        "linked": result.linked,
+        "unlinked": result.unlinked,
+        "warnings": list(result.warnings),
+    }
+    if result.handle is not None:
+        payload["handle"] = result.handle
+    if result.tick is not None:
+        payload["tick"] = result.tick
+    return payload
+
+
+def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
+    """The statement that an ack, nack or extend message stands for."""
+    params: dict[str, Any] = {"delivery": record.delivery}
+    options: list[str] = []
+    if record.operation == "nack" and not record.retry:
+        options.append("no_retry")
+    if record.milliseconds is not None and record.operation in ("nack", "extend"):
+        options.append(f"{'delay' if record.operation == 'nack' else 'by'}: {record.milliseconds}ms")
+    bracket = f" [{', '.join(options)}]" if options else ""
+    return f"{record.operation.upper()} $delivery{bracket}", params
+
+
+def _managed(record: link.Steer) -> bytes:
+    return message("manage_ack", {"subId": record.sub, "operation": record.operation}, record.id)
+
+
+_REQUESTS: dict[type[Any], Callable[[Broker, Client, Any], None]] = {
+    link.Asked: Broker._asked,
+    link.SubscribeTo: Broker._subscribe,
+    link.Drop: Broker._drop,
+    link.Take: lambda broker, client, record: broker.subscribing.resume(client, record),
+    link.Replay: Broker._replay,
+    link.Trim: Broker._trim,
+    link.Settle: Broker._settle,
+    link.Steer: Broker._steer,
+}

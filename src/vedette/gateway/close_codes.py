@@ -1,0 +1,43 @@
+"""Why a connection was closed, in ranges that tell a client whether to come back.
+
+1000, 1001         good order: come back when you like; 1001 after a short random wait
+1011, 1013         our fault, or overload: come back, backing off
+4000 .. 4099       come back after a short random wait, and resume
+4100 .. 4199       come back with other credentials
+4200 .. 4299       do not come back: the same would happen again
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["CloseCode", "comes_back", "needs_credentials"]
+
+
+class CloseCode(IntEnum):
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    UNSUPPORTED = 1003
+    TOO_BIG = 1009
+    INTERNAL = 1011
+    TRY_LATER = 1013
+    DRAINING = 4000
+    STUCK = 4001
+    """The client took nothing for too long."""
+    SILENT = 4002
+    """The client did not answer pings."""
+    ENGINE_LOST = 4003
+    AUTH_TIMEOUT = 4100
+    AUTH_EXPIRED = 4101
+    AUTH_REFUSED = 4102
+    TOO_MANY_ERRORS = 4200
+    FORBIDDEN = 4203
+
+
+def comes_back(code: int) -> bool:
+    """Whether a client may expect another try to go better, with the same credentials."""
+    return code not in (1002, 1003, 1007, 1008, 1009, 1010) and not 4100 <= code <= 4299
+
+
+def needs_credentials(code: int) -> bool:
+    return 4100 <= code <= 4199

@@ -1,0 +1,89 @@
+"""The engine's own thread: everything that gateways ask is carried out here, in batches."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+from vedette.clock import SystemClock
+from vedette.gateway.broker import Broker
+from vedette.gateway.ports import Port
+
+__all__ = ["EngineThread"]
+
+log = logging.getLogger(__name__)
+BATCH = 256
+"""Requests that share a flush."""
+INBOX = 131_072
+"""Requests that may wait; more are refused."""
+HOUSEKEEPING_SECONDS = 1.0
+_real_time = SystemClock()
+
+
+class EngineThread:
+    """`post` from any thread; the broker's answers go to its ports."""
+
+    def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
+        self._bell = Event()
+        self._inbox: deque[tuple[Port, Any]] = deque()
+        self._most = inbox
+        self._calls: deque[Callable[[], object]] = deque()
+        self._stopping = False
+        self.broker = make_broker(self._bell.set)
+        self._thread = Thread(target=self._run, name="vedette-engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._inbox)
+
+    def post(self, port: Port, record: Any, *, always: bool = False) -> bool:
+        """Ask; False when too much waits already. `always` is for what frees things and must not be lost."""
+        if len(self._inbox) >= self._most and not always:
+            return False
+        self._inbox.append((port, record))
+        self._bell.set()
+        return True
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Have something done on the engine's thread, between batches."""
+        self._calls.append(work)
+        self._bell.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End after what is waiting now."""
+        self._stopping = True
+        self._bell.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
+        while True:
+            if not self._inbox and not self._calls:
+                if self._stopping:
+                    break
+                self._bell.wait(max(0.0, due - _real_time.monotonic()))
+            self._bell.clear()
+            try:
+                self._batch()
+                if _real_time.monotonic() >= due:
+                    due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
+                    self.broker.housekeep()
+            except Exception:
+                log.exception("A batch failed", extra={"action": "engine.batch_failed"})
+        self.broker.close()
+
+    def _batch(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
+        inbox = self._inbox
+        self.broker.process([inbox.popleft() for _ in range(min(BATCH, len(inbox)))])

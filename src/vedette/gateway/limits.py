@@ -1,0 +1,53 @@
+"""The bounds of a gateway, each with its unit; made from the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vedette.gateway.window import WindowBounds
+from vedette.settings import Settings
+
+__all__ = ["GatewayLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayLimits:
+    max_frame_bytes: int = 1_048_576
+    first_frame_bytes: int = 65_536
+    """Before a connection has shown who it is."""
+    max_connections: int = 100_000
+    max_connections_per_tenant: int = 100_000
+    max_subscriptions_per_connection: int = 1_000
+    max_subscriptions_per_gateway: int = 200_000
+    max_subscriptions_per_tenant: int = 1_000_000
+    max_subscriptions_total: int = 2_000_000
+    max_pending_requests: int = 256
+    """Requests of one connection that are not answered yet."""
+    auth_seconds: float = 10.0
+    heartbeat_seconds: float = 30.0
+    stuck_seconds: float = 30.0
+    """How long a client may take nothing before it is cut off."""
+    outbox_high_bytes: int = 1_048_576
+    outbox_low_bytes: int = 262_144
+    gateway_outbox_bytes: int = 268_435_456
+    """What may wait for all clients of a gateway together: 70 % and 90 % of it are the watermarks."""
+    window: WindowBounds = WindowBounds()
+
+    @classmethod
+    def of(cls, settings: Settings) -> GatewayLimits:
+        return cls(
+            max_frame_bytes=settings.max_frame_bytes,
+            max_connections=settings.max_connections,
+            max_connections_per_tenant=settings.max_connections_per_tenant,
+            max_subscriptions_per_connection=settings.max_watches_per_session,
+            max_subscriptions_per_gateway=settings.max_subscriptions_per_gateway,
+            max_subscriptions_per_tenant=settings.max_subscriptions_per_tenant,
+            max_subscriptions_total=settings.max_subscriptions_total,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            outbox_high_bytes=settings.outbox_high_bytes,
+            outbox_low_bytes=min(settings.outbox_high_bytes // 4, settings.outbox_high_bytes - 1),
+            gateway_outbox_bytes=settings.gateway_outbox_bytes,
+            window=WindowBounds(
+                seconds=settings.replay_seconds, events=settings.replay_events, bytes=settings.replay_bytes
+            ),
+        )

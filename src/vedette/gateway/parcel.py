@@ -1,0 +1,31 @@
+"""A message on its way to many: encoded once, framed once, written to everyone."""
+
+from __future__ import annotations
+
+__all__ = ["Parcel", "text_frame"]
+
+_FIN_TEXT = 0x81
+
+
+def text_frame(message: bytes) -> bytes:
+    """An unfragmented, unmasked text frame of RFC 6455."""
+    size = len(message)
+    if size < 126:
+        return bytes((_FIN_TEXT, size)) + message
+    if size < 65_536:
+        return bytes((_FIN_TEXT, 126)) + size.to_bytes(2, "big") + message
+    return bytes((_FIN_TEXT, 127)) + size.to_bytes(8, "big") + message
+
+
+class Parcel:
+    __slots__ = ("_framed", "message")
+
+    def __init__(self, message: bytes) -> None:
+        self.message = message
+        self._framed: bytes | None = None
+
+    @property
+    def framed(self) -> bytes:
+        if self._framed is None:
+            self._framed = text_frame(self.message)
+        return self._framed

@@ -1,0 +1,422 @@
+"""One connection, without I/O: messages in, messages and requests out.
+
+Theory of operation. A connection is NEW until it shows who it is, OPENING while the engine looks for its actor, OPEN
+from then on, CLOSED for good. What arrives while OPENING waits for the answer, in order. Every message gets an answer
+or an error; nothing that a client sends closes its connection, except silence where `auth` is due, a token that has
+expired, and an actor that is not there.
+
+    state      auth             heartbeat   anything else
+    NEW        ask ▸ OPENING    answer      error unauthorized "auth required"
+    OPENING    wait             wait        wait
+    OPEN       refresh          answer      MESSAGES says what
+    CLOSED     nothing          nothing     nothing
+
+The shell gives `sink` (where messages go) and `ask` (where requests to the engine go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+
+from vedette.gateway import frames, link
+from vedette.gateway.auth import AuthError, Authority, Grant
+from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.frames import FrameError, Message, message, read_message
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.parcel import Parcel
+from vedette.gateway.subscription import Hold, Subscription
+from vedette.values import timestamp_to_text
+
+__all__ = ["MESSAGES", "Connection", "Sink", "State"]
+
+
+class Sink(Protocol):
+    """Where a connection's messages go."""
+
+    def send(self, parcel: Parcel) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class State(Enum):
+    NEW = "new"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+_HEARTBEAT = Parcel(message("heartbeat"))
+
+
+class Connection:
+    """One client at a gateway."""
+
+    __slots__ = (
+        "_ask",
+        "_authority",
+        "_limits",
+        "_now",
+        "_pending",
+        "_waiting",
+        "_wanted",
+        "checksum",
+        "clogged",
+        "grant",
+        "number",
+        "sink",
+        "state",
+        "subscriptions",
+        "version",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        sink: Sink,
+        *,
+        authority: Authority,
+        limits: GatewayLimits,
+        ask: Callable[[Any], bool],
+        now: Callable[[], datetime],
+    ) -> None:
+        self.number = number
+        self.sink = sink
+        self.state = State.NEW
+        self.grant: Grant | None = None
+        self.version = 0
+        self.checksum = False
+        self.clogged = False
+        """Whether its outbox is above the high mark."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self._authority = authority
+        self._limits = limits
+        self._ask = ask
+        self._now = now
+        self._pending = 0
+        self._waiting: list[Message] | None = None
+        """What came while the engine was asked."""
+        self._wanted: dict[str, frames.Subscribe] | None = None
+        """Subscriptions that are asked for and not there yet."""
+
+    # --- in -----------------------------------------------------------------------------------------------------
+
+    def received(self, data: bytes | str) -> None:
+        """One text frame of the client."""
+        if self.state is State.CLOSED:
+            return
+        try:
+            self._take(read_message(data))
+        except FrameError as error:
+            self.fail(error.code, error.text, error.id)
+
+    def _take(self, msg: Message) -> None:
+        if self.state is State.OPENING:
+            self._postpone(msg)
+        elif msg.type == "heartbeat":
+            self.sink.send(_HEARTBEAT)
+        elif msg.type == "auth":
+            self._authenticate(msg)
+        elif self.state is State.NEW:
+            self.fail("unauthorized", "auth required", msg.id)
+        else:
+            MESSAGES[msg.type](self, msg)
+
+    def _postpone(self, msg: Message) -> None:
+        self._waiting = self._waiting if self._waiting is not None else []
+        if len(self._waiting) >= self._limits.max_pending_requests:
+            raise FrameError("busy", "too many messages before auth_ack", msg.id)
+        self._waiting.append(msg)
+
+    # --- auth ---------------------------------------------------------------------------------------------------
+
+    def _authenticate(self, msg: Message) -> None:
+        payload: frames.Auth = msg.payload
+        try:
+            grant = self._authority.admit(payload.token, payload.database or payload.tenant)
+        except AuthError as error:
+            self.fail(error.code, error.text, msg.id)
+            return
+        if self.state is State.OPEN:
+            self._refresh(grant, msg.id)
+            return
+        self.grant, self.version, self.checksum = grant, payload.version, payload.checksum
+        self.state = State.OPENING
+        opening = link.Open(
+            conn=self.number,
+            id=msg.id,
+            tenant=grant.tenant,
+            actor=grant.actor,
+            system=grant.system,
+            claims=dict(grant.claims),
+            checksum=payload.checksum,
+        )
+        if not self._ask(opening):
+            self.state, self.grant = State.NEW, None
+            self.fail("busy", "the server is overloaded: try again", msg.id, retryable=True)
+
+    def _refresh(self, grant: Grant, id: str | None) -> None:
+        assert self.grant is not None
+        if not grant.same_person(self.grant):
+            self.fail("invalid_auth", "a connection stays with its database and its actor", id)
+            return
+        self.grant = grant
+        self._acknowledge_auth(id)
+
+    def opened(self, record: link.Opened) -> None:
+        """The engine knows the actor: the connection is open."""
+        if self.state is not State.OPENING:
+            return
+        self.state = State.OPEN
+        self._acknowledge_auth(record.id)
+        waiting, self._waiting = self._waiting or [], None
+        for msg in waiting:
+            try:
+                self._take(msg)
+            except FrameError as error:
+                self.fail(error.code, error.text, error.id or msg.id)
+
+    def _acknowledge_auth(self, id: str | None) -> None:
+        window = self._limits.window
+        payload: dict[str, Any] = {
+            "status": "ok",
+            "version": frames.VERSION,
+            "serverTime": timestamp_to_text(self._now()),
+            "heartbeatMs": int(self._limits.heartbeat_seconds * 1000),
+            "window": {"ms": int(window.seconds * 1000), "events": window.events, "bytes": window.bytes},
+        }
+        if self.checksum:
+            payload["checksum"] = "crc32c"
+        self.say(message("auth_ack", payload, id))
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _request(self, record: Any, id: str | None) -> None:
+        """Ask the engine; it answers every request exactly once."""
+        if self._pending >= self._limits.max_pending_requests:
+            text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
+            self.fail("busy", text, id, retryable=True)
+        elif not self._ask(record):
+            self.fail("busy", "the server is overloaded: try again", id, retryable=True)
+        else:
+            self._pending += 1
+
+    def _execute(self, msg: Message) -> None:
+        params = frames.live_params(msg.payload.params)
+        text = msg.payload.statement
+        self._request(
+            link.Asked(conn=self.number, id=msg.id, kind="execute", text=text, params=params), msg.id
+        )
+
+    def _define(self, msg: Message) -> None:
+        assert self.grant is not None
+        if not self.grant.system:
+            self.fail("forbidden", "define is for administrators", msg.id)
+            return
+        self._request(
+            link.Asked(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
+        )
+
+    def _subscribe(self, msg: Message) -> None:
+        payload: frames.Subscribe = msg.payload
+        if not msg.id:
+            raise FrameError(
+                "invalid_payload", "subscribe: the message's id is the subscription's, and is missing"
+            )
+        chosen = [payload.watch, payload.attach, payload.query, payload.collection]
+        if sum(each is not None for each in chosen) != 1:
+            text = "subscribe: exactly one of watch, attach, query and collection is expected"
+            raise FrameError("invalid_payload", text, msg.id)
+        for name, value in (("prefetch", payload.prefetch), ("maxUnacked", payload.max_unacked)):
+            if value is not None and not 1 <= value <= 100_000:
+                raise FrameError("invalid_payload", f"subscribe: {name} is between 1 and 100000", msg.id)
+        wanted = self._wanted if self._wanted is not None else {}
+        if msg.id not in self.subscriptions and (
+            len(self.subscriptions) + len(wanted) >= self._limits.max_subscriptions_per_connection
+        ):
+            self._refuse_more(msg.id, self._limits.max_subscriptions_per_connection)
+            return
+        frames.live_params(payload.params)
+        wanted[msg.id] = payload
+        self._wanted = wanted
+        fields = msgspec.structs.asdict(payload)
+        self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id)
+
+    def _refuse_more(self, id: str, limit: int) -> None:
+        text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
+        fields = {"current": limit, "limit": limit}
+        error = {"code": "E8006", "name": "WATCH_LIMIT_EXCEEDED", "message": text, "fields": fields}
+        self.say(message("error", error, id))
+
+    def wanted(self, sub: str) -> frames.Subscribe:
+        """What was asked for under this name; also for a resume, which asks for nothing new."""
+        found = self._wanted.pop(sub, None) if self._wanted else None
+        return found if found is not None else frames.Subscribe()
+
+    def _unsubscribe(self, msg: Message) -> None:
+        self._request(link.Drop(conn=self.number, id=msg.id, sub=msg.payload.id), msg.id)
+
+    def _resume(self, msg: Message) -> None:
+        payload: frames.Resume = msg.payload
+        sub = payload.subId or msg.id
+        if not sub:
+            text = "resume: the message's id (or subId) names the subscription, and is missing"
+            raise FrameError("invalid_payload", text)
+        last: dict[int, int] | None = None
+        if isinstance(payload.lastSeq, int):
+            last = {0: payload.lastSeq}
+        elif payload.lastSeq is not None:
+            try:
+                last = {int(partition): seq for partition, seq in payload.lastSeq.items()}
+            except ValueError:
+                raise FrameError("invalid_payload", "resume: partitions are whole numbers", msg.id) from None
+        if last is not None and not all(0 <= p < 2**32 and abs(s) < 2**63 for p, s in last.items()):
+            raise FrameError("invalid_payload", "resume: lastSeq is out of range", msg.id)
+        taking = link.Take(conn=self.number, id=msg.id, sub=sub, token=payload.token, last_seq=last)
+        self._request(taking, msg.id)
+
+    def _ack(self, msg: Message) -> None:
+        payload: frames.Ack = msg.payload
+        if payload.deliveryId is not None:
+            self._settle(msg, "ack")
+            return
+        if payload.seq is None or not 0 <= payload.seq < 2**63:
+            raise FrameError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
+        named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
+        for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
+            if sub is not None and sub.acknowledged(payload.seq):
+                self.ask_replay(sub)
+        self._ask(link.Trim(conn=self.number, sub=payload.subId, seq=payload.seq))
+
+    def _settle(self, msg: Message, operation: str | None = None) -> None:
+        payload = msg.payload
+        span = getattr(payload, "delay", None) if msg.type == "nack" else getattr(payload, "by", None)
+        if span is not None and not 0 <= span <= 10**12:
+            raise FrameError("invalid_payload", f"{msg.type}: the span is out of range", msg.id)
+        settling = link.Settle(
+            conn=self.number,
+            id=msg.id,
+            operation=operation or msg.type,
+            delivery=payload.deliveryId,
+            retry=getattr(payload, "retry", True),
+            milliseconds=span,
+        )
+        self._request(settling, msg.id)
+
+    def _manage(self, msg: Message) -> None:
+        payload: frames.Manage = msg.payload
+        sub = self.subscriptions.get(payload.subId)
+        if sub is None:
+            self.fail("unknown_subscription", "there is no such subscription on this connection", msg.id)
+            return
+        if payload.operation in ("pause", "resume") and not sub.credited:
+            if payload.operation == "pause":
+                sub.hold(Hold.PAUSED)
+            elif sub.release(Hold.PAUSED):
+                self.ask_replay(sub)
+            self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
+            return
+        steering = link.Steer(
+            conn=self.number, id=msg.id, sub=sub.id, operation=payload.operation, options=payload.options
+        )
+        self._request(steering, msg.id)
+
+    def ask_replay(self, sub: Subscription) -> None:
+        """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""
+        if not self._ask(link.Replay(conn=self.number, sub=sub.id, seq=sub.seq)):
+            self.spoil(sub, "overflow")
+
+    # --- out ----------------------------------------------------------------------------------------------------
+
+    def say(self, data: bytes) -> None:
+        self.sink.send(Parcel(data))
+
+    def fail(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
+        """An error that this side found."""
+        payload: dict[str, Any] = {"code": code, "message": text}
+        if retryable:
+            payload["retryable"] = True
+        self.say(message("error", payload, id))
+
+    def answered(self, data: bytes) -> None:
+        self._pending -= 1
+        self.say(data)
+
+    def refused(self, record: link.Failed) -> None:
+        """The engine refused a request."""
+        if self._wanted and record.id is not None:
+            self._wanted.pop(record.id, None)
+        if self.state is State.OPENING:
+            self.state, self.grant = State.NEW, None
+            self.say(message("error", record.payload, record.id))
+            if record.fatal:
+                self.end(CloseCode.AUTH_REFUSED, "this actor is not there")
+            return
+        self._pending -= 1
+        self.say(message("error", record.payload, record.id))
+
+    def subscribed(self, record: link.Subscribed) -> Subscription:
+        """The subscription stands."""
+        self._pending -= 1
+        payload = self.wanted(record.sub)
+        sub = Subscription(
+            record.sub,
+            stream=record.stream,
+            seq=record.seq,
+            key=self.key_of((record.sub,)),
+            low=payload.priority == "low",
+            max_unacked=payload.max_unacked if not record.private else None,
+            credited=record.private,
+        )
+        self.subscriptions[record.sub] = sub
+        for data in record.first:
+            self.say(data)
+        return sub
+
+    def key_of(self, subs: tuple[str, ...]) -> bytes:
+        """How an event names its receivers; old clients know `subId` only."""
+        first = frames.encode(subs[0])
+        return first if self.version < 1 else first + b',"subIds":' + frames.encode(subs)
+
+    def spoil(self, sub: Subscription, reason: str) -> None:
+        """Tell the client, once, that it has to begin this subscription anew."""
+        if sub.spoil():
+            payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
+            self.say(message("status", payload))
+
+    def expire(self, now: datetime) -> bool:
+        """End the connection if its token has expired; whether it did."""
+        grant = self.grant
+        if grant is None or grant.expires_at is None or grant.expires_at > now:
+            return False
+        for sub in self.subscriptions.values():
+            self.spoil(sub, "auth")
+        self.end(CloseCode.AUTH_EXPIRED, "the token has expired")
+        return True
+
+    def end(self, code: int, reason: str) -> None:
+        """Close from this side."""
+        if self.state is not State.CLOSED:
+            self.state = State.CLOSED
+            self.sink.close(code, reason)
+
+    def beat(self) -> None:
+        self.sink.send(_HEARTBEAT)
+
+
+MESSAGES: Mapping[str, Callable[[Connection, Message], None]] = {
+    "execute": Connection._execute,
+    "define": Connection._define,
+    "subscribe": Connection._subscribe,
+    "unsubscribe": Connection._unsubscribe,
+    "resume": Connection._resume,
+    "ack": Connection._ack,
+    "nack": Connection._settle,
+    "extend": Connection._settle,
+    "manage": Connection._manage,
+}
+"""What an open connection does with each type of message beside auth and heartbeat."""

@@ -1,0 +1,36 @@
+"""The secret of a data directory: it signs resume tokens and opens the links between its processes."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from vedette.errors import StoreError
+
+__all__ = ["FILE", "directory_secret"]
+
+FILE = "gateway.secret"
+_BYTES = 32
+
+
+def directory_secret(directory: Path | None) -> bytes:
+    """Read it, or make it the first time. Without a directory: one for this process only."""
+    if directory is None:
+        return secrets.token_bytes(_BYTES)
+    path = directory / FILE
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError("E6003", f"{path} cannot be made: {error.strerror}") from error
+    else:
+        data = secrets.token_bytes(_BYTES)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    if len(data) < _BYTES:
+        raise StoreError("E6003", f"{path} is damaged: delete it; clients will have to begin anew")
+    return data

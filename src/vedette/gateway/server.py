@@ -1,0 +1,440 @@
+"""The thin shell: sockets on one side, the switchboard on the other.
+
+Each connection is an `asyncio.Protocol` around websockets' own protocol without I/O: it reads and answers frames, this
+moves bytes. What is sent to many is framed once (`parcel.py`) and written to every transport; nothing is awaited per
+receiver. The transport's buffer is the client's outbox, its limits the high and low marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+from contextlib import suppress
+from datetime import datetime
+from heapq import heappop, heappush
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from websockets.exceptions import InvalidHandshake
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import State as WebSocketState
+from websockets.server import ServerProtocol
+
+from vedette.clock import Clock
+from vedette.errors import SettingsError
+from vedette.gateway.auth import OpenDoor
+from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.parcel import Parcel
+from vedette.gateway.protocol import Connection
+from vedette.gateway.switchboard import Switchboard
+
+__all__ = ["PATH", "GatewayServer", "check_exposure", "origin_allowed"]
+
+log = logging.getLogger(__name__)
+PATH = "/realtime/ws"
+_quiet = logging.getLogger("vedette.gateway.websockets")
+_quiet.setLevel(logging.CRITICAL)
+_PING = bytes((0x89, 0x00))
+_BUCKETS = 16
+"""Heartbeats are spread: in each part of the interval a part of the connections."""
+_MEASURE_SECONDS = 0.1
+_CLOSE_SECONDS = 5.0
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, *, guarded: bool) -> None:
+    """Without authentication only this machine may connect."""
+    if not guarded and not is_loopback(host):
+        text = f"Listening on {host} without authentication would let anyone in: set auth_keys, or listen on 127.0.0.1"
+        raise SettingsError("E0101", text, fields={"setting": "auth_keys"})
+
+
+def origin_allowed(origin: str | None, host: str, allowed: tuple[str, ...], *, guarded: bool) -> bool:
+    """No origin: no web page. The server's own host is fine, as long as that cannot be a name made to point here."""
+    if not origin:
+        return True
+    if origin in allowed:
+        return True
+    name = urlsplit(origin).hostname or ""
+    own = urlsplit(f"//{host}").hostname or ""
+    return name == own and (guarded or is_loopback(name))
+
+
+class GatewayServer:
+    """Listens, and keeps the time of all its connections."""
+
+    def __init__(
+        self,
+        board: Switchboard,
+        *,
+        clock: Clock,
+        allowed_origins: tuple[str, ...] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self.allowed_origins = allowed_origins
+        self.guarded = not isinstance(board.authority, OpenDoor)
+        self.tls = tls
+        self.shells: set[WebSocketShell] = set()
+        self.empty = asyncio.Event()
+        """Set when the last connection has gone."""
+        self.timed: set[WebSocketShell] = set()
+        """Connections that something is due of: auth, closing, taking what waits for them."""
+        self._buckets: list[set[WebSocketShell]] = [set() for _ in range(_BUCKETS)]
+        self._expiries: list[tuple[float, int, WebSocketShell]] = []
+        self._arrivals = 0
+        self.waiting_bytes = 0
+        """What waits for all clients together."""
+        self._servers: list[asyncio.AbstractServer] = []
+        self._backlog: set[WebSocketShell] = set()
+        self._written: set[WebSocketShell] = set()
+        self._measuring = False
+        self._round = 0
+        self._timers: list[asyncio.Task[None]] = []
+        self._draining = False
+
+    async def start(self, host: str, port: int, *, reuse_port: bool = False) -> int:
+        """Listen; returns the port, which was chosen when 0 was asked for."""
+        check_exposure(host, guarded=self.guarded)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: WebSocketShell(self), host, port, reuse_port=reuse_port, ssl=self.tls, backlog=4096
+        )
+        self._servers.append(server)
+        if not self._timers:
+            self._timers = [loop.create_task(self._beat()), loop.create_task(self._measure_often())]
+        return int(server.sockets[0].getsockname()[1])
+
+    async def stop(self, *, drain_seconds: float = 5.0) -> None:
+        """Tell every client to come back elsewhere, give them a moment, and end."""
+        self._draining = True
+        for server in self._servers:
+            server.close()
+        self.board.drain()
+        if self.shells:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.empty.wait(), drain_seconds)
+        for timer in self._timers:
+            timer.cancel()
+        for shell in list(self.shells):
+            shell.abort()
+        await asyncio.sleep(0)
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Twice a second: what is due. In each part of the heartbeat interval: a part of the connections."""
+        part = self.board.limits.heartbeat_seconds / _BUCKETS
+        due = self.clock.monotonic()
+        while True:
+            await asyncio.sleep(min(part, 0.5))
+            try:
+                self._check()
+                while self.clock.monotonic() >= due:
+                    due += part
+                    self._round += 1
+                    for shell in list(self._buckets[self._round % _BUCKETS]):
+                        shell.beat()
+            except Exception:
+                log.exception("A round of heartbeats failed", extra={"action": "gateway.beat_failed"})
+
+    def _check(self) -> None:
+        now, moment = self.clock.monotonic(), self.clock.now()
+        for shell in list(self.timed):
+            shell.check(now)
+        while self._expiries and self._expiries[0][0] <= moment.timestamp():
+            _, _, shell = heappop(self._expiries)
+            shell.expire(moment)
+
+    def arrived(self, shell: WebSocketShell) -> None:
+        self._arrivals += 1
+        self.shells.add(shell)
+        self.empty.clear()
+        self.timed.add(shell)
+        shell.bucket = self._arrivals % _BUCKETS
+        self._buckets[shell.bucket].add(shell)
+
+    def expires(self, shell: WebSocketShell, at: float) -> None:
+        """Look at the shell again when its token ends."""
+        self._arrivals += 1
+        heappush(self._expiries, (at, self._arrivals, shell))
+
+    async def _measure_often(self) -> None:
+        while True:
+            await asyncio.sleep(_MEASURE_SECONDS)
+            self._written |= self._backlog
+            self._measure()
+
+    def wrote(self, shell: WebSocketShell) -> None:
+        """Bytes were given to a transport: see, when this round of the loop is over, how many wait there."""
+        self._written.add(shell)
+        if not self._measuring:
+            self._measuring = True
+            asyncio.get_running_loop().call_soon(self._measure)
+
+    def _measure(self) -> None:
+        self._measuring = False
+        for shell in self._written:
+            size = shell.buffered()
+            self.waiting_bytes += size - shell.waiting
+            shell.waiting = size
+            if size:
+                self._backlog.add(shell)
+            else:
+                self._backlog.discard(shell)
+        self._written.clear()
+        self.board.watermarks.measure(self.waiting_bytes)
+
+    def gone(self, shell: WebSocketShell) -> None:
+        self.shells.discard(shell)
+        self.timed.discard(shell)
+        self._buckets[shell.bucket].discard(shell)
+        if not self.shells:
+            self.empty.set()
+        self._backlog.discard(shell)
+        self._written.discard(shell)
+        self.waiting_bytes -= shell.waiting
+        shell.waiting = 0
+
+    @property
+    def refusing(self) -> bool:
+        return self._draining or self.board.full
+
+
+class WebSocketShell(asyncio.Protocol):
+    """One socket."""
+
+    __slots__ = (
+        "_closing_at",
+        "_connection",
+        "_deadline",
+        "_fragments",
+        "_heard",
+        "_pinged",
+        "_protocol",
+        "_sent_code",
+        "_server",
+        "_stuck_at",
+        "_transport",
+        "bucket",
+        "waiting",
+    )
+
+    def __init__(self, server: GatewayServer) -> None:
+        self._server = server
+        limits = server.board.limits
+        self._protocol = ServerProtocol(
+            max_size=min(limits.first_frame_bytes, limits.max_frame_bytes), logger=_quiet
+        )
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        self._fragments: list[bytes] | None = None
+        self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
+        """When it must have shown who it is."""
+        self._closing_at: float | None = None
+        self._stuck_at: float | None = None
+        self._sent_code: int | None = None
+        self._heard = True
+        self._pinged = 0
+        self.bucket = 0
+        self.waiting = 0
+
+    # --- the transport ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        limits = self._server.board.limits
+        self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
+        self._server.arrived(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        protocol = self._protocol
+        protocol.receive_data(data)
+        for event in protocol.events_received():
+            try:
+                self._happened(event)
+            except Exception:
+                log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
+                self.close(CloseCode.INTERNAL, "internal error")
+        self._flush()
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        self._flush()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._server.gone(self)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            said = self._protocol.close_rcvd
+            goodbye = said is not None and said.code in (1000, 1001) and self._sent_code is None
+            asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
+            self._server.board.disconnect(connection, orderly=goodbye or asked, returns=not goodbye)
+
+    def pause_writing(self) -> None:
+        self._stuck_at = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
+        self._server.timed.add(self)
+        if self._connection is not None:
+            self._server.board.clogged(self._connection)
+        if self._transport is not None:
+            self._transport.pause_reading()  # who does not listen is not heard
+
+    def resume_writing(self) -> None:
+        self._stuck_at = None
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        if self._connection is not None:
+            self._server.board.freed(self._connection)
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _happened(self, event: Any) -> None:
+        if isinstance(event, Request):
+            self._shake_hands(event)
+        elif isinstance(event, Frame) and self._connection is not None:
+            self._frame(event, self._connection)
+
+    def _shake_hands(self, request: Request) -> None:
+        protocol = self._protocol
+        refusal = self._refusal(request)
+        if refusal is not None:
+            protocol.send_response(protocol.reject(*refusal))
+            return
+        response = protocol.accept(request)
+        protocol.send_response(response)
+        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self._connection = self._server.board.connect(self)
+
+    def _refusal(self, request: Request) -> tuple[HTTPStatus, str] | None:
+        path = urlsplit(request.path)
+        if path.path.rstrip("/") != PATH:
+            return HTTPStatus.NOT_FOUND, f"The realtime endpoint is {PATH}\n"
+        if "token=" in path.query:
+            return HTTPStatus.UNAUTHORIZED, "A token goes into the auth message, not into the address\n"
+        try:
+            origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+        except (InvalidHandshake, LookupError):
+            return HTTPStatus.BAD_REQUEST, "One Origin and one Host\n"
+        server = self._server
+        if not origin_allowed(origin, host, server.allowed_origins, guarded=server.guarded):
+            return HTTPStatus.FORBIDDEN, "Pages of this origin may not connect\n"
+        if server.refusing:
+            return HTTPStatus.SERVICE_UNAVAILABLE, "As many connections as there may be\n"
+        return None
+
+    def _frame(self, frame: Frame, connection: Connection) -> None:
+        if frame.opcode is Opcode.TEXT and frame.fin:
+            self._take(frame.data, connection)
+        elif frame.opcode is Opcode.TEXT:
+            self._fragments = [bytes(frame.data)]
+        elif frame.opcode is Opcode.CONT and self._fragments is not None:
+            self._fragments.append(bytes(frame.data))
+            if frame.fin:
+                whole, self._fragments = b"".join(self._fragments), None
+                self._take(whole, connection)
+        elif frame.opcode is Opcode.BINARY:
+            connection.fail("invalid_frame", "messages are text frames with JSON")
+
+    def _take(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
+        before = connection.grant
+        self._server.board.received(connection, bytes(data))
+        grant = connection.grant
+        if grant is None or grant is before:
+            return
+        if self._deadline is not None:
+            self._deadline = None
+            self._server.timed.discard(self)
+            self._protocol.max_message_size = self._server.board.limits.max_frame_bytes
+        if grant.expires_at is not None:
+            self._server.expires(self, grant.expires_at.timestamp())
+
+    # --- a sink for the connection ------------------------------------------------------------------------------
+
+    def send(self, parcel: Parcel) -> None:
+        transport = self._transport
+        if transport is not None and self._closing_at is None:
+            transport.write(parcel.framed)
+            self._server.wrote(self)
+
+    def close(self, code: int, reason: str) -> None:
+        if self._closing_at is not None:
+            return
+        self._sent_code = code
+        if self._protocol.state is WebSocketState.OPEN:
+            self._protocol.send_close(code, reason)
+            self._flush()
+        self._closing_at = self._server.clock.monotonic() + _CLOSE_SECONDS
+        self._server.timed.add(self)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        for data in self._protocol.data_to_send():
+            if transport is None or transport.is_closing():
+                return
+            if data:
+                transport.write(data)
+            else:
+                transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def buffered(self) -> int:
+        transport = self._transport
+        return (
+            transport.get_write_buffer_size() if transport is not None and not transport.is_closing() else 0
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Once per heartbeat interval: a sign of life to the client, and a look whether it gives one."""
+        if self._connection is None or self._transport is None or self._closing_at is not None:
+            return
+        if self._heard:
+            self._pinged = 0
+        elif self._pinged >= 2:
+            self._sent_code = CloseCode.SILENT
+            self.abort()
+            return
+        self._heard = False
+        self._pinged += 1
+        if self._stuck_at is None:
+            self._transport.write(_PING)
+            self._connection.beat()
+
+    def check(self, now: float) -> None:
+        """End what is past its time."""
+        if self._closing_at is not None:
+            if now >= self._closing_at:
+                self.abort()
+        elif self._stuck_at is not None:
+            if now >= self._stuck_at:
+                self._sent_code = CloseCode.STUCK
+                self.abort()
+        elif self._deadline is None:
+            self._server.timed.discard(self)
+        elif now >= self._deadline and self._connection is not None:
+            self._connection.end(CloseCode.AUTH_TIMEOUT, "auth was due")
+        elif now >= self._deadline:
+            self.abort()
+
+    def expire(self, moment: datetime) -> None:
+        if self._connection is not None:
+            self._connection.expire(moment)

@@ -1,0 +1,125 @@
+"""Engine and gateway in one process: the engine on its own thread, the sockets on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vedette.clock import Clock
+from vedette.engine.home import Vedette
+from vedette.errors import SettingsError
+from vedette.gateway import link
+from vedette.gateway.auth import Authority, TokenAuthority, authority_of
+from vedette.gateway.broker import Broker
+from vedette.gateway.engine_thread import EngineThread
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.secret import directory_secret
+from vedette.gateway.server import GatewayServer
+from vedette.gateway.switchboard import Switchboard
+from vedette.gateway.tokens import TokenSeal
+from vedette.settings import Settings
+
+__all__ = ["GatewayService", "LoopPort", "keep_keys_fresh", "tls_of"]
+
+log = logging.getLogger(__name__)
+
+
+class LoopPort:
+    """The gateway in this process: what the broker says is spread on the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.said: Callable[[list[Any]], None] | None = None
+
+    def say(self, records: list[Any]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._spread, records)
+        except RuntimeError:  # the loop has ended, and its clients with it
+            log.debug("Nobody is there any more", extra={"action": "gateway.late"})
+
+    def _spread(self, records: list[Any]) -> None:
+        if self.said is not None:
+            self.said(records)
+
+
+class GatewayService:
+    """What `vedette serve` runs: start it inside a running loop."""
+
+    def __init__(
+        self,
+        home: Vedette,
+        *,
+        directory: Path | None = None,
+        authority: Authority | None = None,
+        limits: GatewayLimits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.home = home
+        self.directory = directory
+        self.clock = clock or home.clock
+        self.limits = limits or GatewayLimits.of(home.settings)
+        self.authority = authority or authority_of(home.settings, self.clock)
+        self.secret = directory_secret(directory)
+        seal = TokenSeal(self.secret)
+        self.engine = EngineThread(
+            lambda wake: Broker(home, seal=seal, limits=self.limits, clock=self.clock, wake=wake)
+        )
+        self.port = LoopPort(asyncio.get_running_loop())
+        self.board = Switchboard(
+            limits=self.limits, authority=self.authority, clock=self.clock, ask=self._ask
+        )
+        self.port.said = self.board.said
+        self.server = GatewayServer(
+            self.board,
+            clock=self.clock,
+            allowed_origins=home.settings.allowed_origins,
+            tls=tls_of(home.settings),
+        )
+        self._keys: asyncio.Task[None] | None = None
+
+    def _ask(self, record: Any) -> bool:
+        return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Trim))
+
+    async def start(self, host: str = "127.0.0.1", port: int = 7707) -> int:
+        self.engine.start()
+        if isinstance(self.authority, TokenAuthority):
+            self._keys = asyncio.create_task(keep_keys_fresh(self.authority))
+        return await self.server.start(host, port)
+
+    async def stop(self, *, drain_seconds: float = 5.0) -> None:
+        """Clients are told, what they asked is answered, the engine's thread ends. The home stays open."""
+        if self._keys is not None:
+            self._keys.cancel()
+        await self.server.stop(drain_seconds=drain_seconds)
+        if self.engine.alive:
+            await asyncio.to_thread(self.engine.stop)
+
+
+async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 60.0) -> None:
+    """Read the key set again from time to time; when that fails the known keys go on."""
+    while True:
+        await asyncio.sleep(every_seconds)
+        if not authority.keys.stale:
+            continue
+        try:
+            await asyncio.to_thread(authority.keys.refresh)
+        except SettingsError as error:
+            log.warning("The key set could not be read again: %s", error, extra={"action": "auth.keys_kept"})
+
+
+def tls_of(settings: Settings) -> ssl.SSLContext | None:
+    """TLS when a certificate is set."""
+    if not settings.tls_certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key or None)
+    except (OSError, ssl.SSLError) as error:
+        text = f"The setting 'tls_certificate' cannot be used: {error.strerror or error}"
+        raise SettingsError("E0101", text, fields={"setting": "tls_certificate"}) from error
+    return context

@@ -1,0 +1,311 @@
+"""Subscribing and resuming, at the broker: which stream serves a request, and what its subscriber is told first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from vedette.change import Event
+from vedette.engine.feed import WatchFeed
+from vedette.errors import FilterError, InvalidStatement
+from vedette.gateway import link
+from vedette.gateway.frames import Subscribe, encode, live_params, message, wire_value
+from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
+from vedette.gateway.streams import CollectionTap, FilterStream, Stream, WatchStream
+from vedette.gateway.tokens import ResumeToken, subscription_hash
+from vedette.language import statements as ast
+from vedette.language.documents import Request, compile_filter
+from vedette.language.lifting import lift
+from vedette.language.queries import Query, parse_query
+from vedette.language.request_binding import bind_request
+
+if TYPE_CHECKING:
+    from vedette.gateway.broker import Broker, Client
+    from vedette.gateway.desk import Desk
+
+__all__ = ["MATCHER_VERSION", "Subscribing"]
+
+MATCHER_VERSION = "mew-1.cel-1"
+PREFETCH = 10
+UNCONFIRMED = 1000
+"""The most events of a reliable watch that are out and not acknowledged, when the client does not say."""
+
+_OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
+"""What means something else in another session: bound names."""
+_SHAREABLE_OPTIONS = frozenset({"initial", "ordering", "filter", "buffer"})
+_ATTEMPTS = 8
+
+
+class Subscribing:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._last_stream = 0
+
+    def subscribe(self, client: Client, record: link.SubscribeTo) -> None:
+        payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
+        if payload.watch is not None:
+            self._to_watch(client, record.sub, payload)
+        elif payload.attach is not None:
+            feed = WatchFeed.attach(self._broker.session_of(client), payload.attach)
+            self._privately(client, record.sub, payload, feed)
+        else:
+            self._to_filter(client, record.sub, payload)
+
+    def _number(self) -> int:
+        self._last_stream += 1
+        self._broker.streams += 1
+        return self._last_stream
+
+    # --- watches ------------------------------------------------------------------------------------------------
+
+    def _to_watch(self, client: Client, sub: str, payload: Subscribe) -> None:
+        assert payload.watch is not None
+        desk, params = client.desk, live_params(payload.params)
+        prepared, _ = desk.database.statements.one(payload.watch)
+        statement = prepared.statement
+        if not isinstance(statement, ast.Watch):
+            raise InvalidStatement("E1101", "subscribe takes a WATCH statement; execute takes any other")
+        if payload.exclusive or not _shareable(statement, payload.watch):
+            feed = WatchFeed.create(self._broker.session_of(client), payload.watch, params)
+            self._privately(client, sub, payload, feed)
+            return
+        actor = None if client.system else client.actor
+        wanted = {name: params[name] for name in prepared.parameters if name in params}
+        key = _watch_key(desk, actor, payload.watch, wanted)
+        known = desk.streams.get(key)
+        if isinstance(known, WatchStream):
+            self._join_watch(client, sub, known, payload.watch, params)
+        else:
+            self._first_of_watch(client, sub, key, payload.watch, params)
+
+    def _first_of_watch(
+        self, client: Client, sub: str, key: bytes, text: str, params: dict[str, Any]
+    ) -> None:
+        desk, actor = client.desk, None if client.system else client.actor
+        feed = desk.create_shared(actor, text, params)
+        stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
+        desk.streams[key] = stream
+        self._broker.join(client, sub, stream)
+        events = feed.take()
+        initial = events.pop(0) if events and events[0].type == "initial" else None
+        self._welcome(client, sub, stream, initial)
+        for event in events:
+            seq, tail = stream.number_event(event)
+            self._broker.tell(stream, seq, tail)
+        feed.listen(stream.ring)
+
+    def _join_watch(
+        self, client: Client, sub: str, stream: WatchStream, text: str, params: dict[str, Any]
+    ) -> None:
+        session = client.desk.shared_session(stream.actor)
+        stream.feed.check_rights(session, text, params)
+        wants = stream.feed.options.initial.kind == "full" and stream.feed.columns
+        initial = self._standing(stream) if wants else None
+        self._broker.join(client, sub, stream)
+        self._welcome(client, sub, stream, initial)
+
+    def _standing(self, source: WatchStream | CollectionTap) -> Event:
+        """A snapshot that agrees with the stream: everything before it is numbered, nothing after it is."""
+        for _ in range(_ATTEMPTS):
+            self._broker.settle()
+            self._broker.pump(source)
+            snapshot = source.feed.snapshot()
+            if snapshot is not None:
+                return snapshot
+        raise InvalidStatement("E1102", "the watch is too busy for a snapshot just now: subscribe again")
+
+    def _welcome(self, client: Client, sub: str, stream: WatchStream, initial: Event | None) -> None:
+        first = [self._ack(sub, stream, pending=initial is not None)]
+        if initial is not None:
+            head = client.desk.head + encode(sub)
+            first.append(head + stream.initial(initial))
+        self._subscribed(client, sub, stream, first)
+
+    def _ack(self, sub: str, stream: Stream, *, pending: bool, **more: Any) -> bytes:
+        payload: dict[str, Any] = {
+            "subId": sub,
+            "matcherVersion": MATCHER_VERSION,
+            "partitions": 1,
+            "seq": stream.history.last_seq,
+            **more,
+        }
+        if stream.key is not None:
+            payload["resumeToken"] = stream.desk.token(stream, stream.history.last_seq, pending=pending)
+        return message("subscribe_ack", payload, sub)
+
+    def _subscribed(self, client: Client, sub: str, stream: Stream, first: list[bytes], **more: Any) -> None:
+        record = link.Subscribed(
+            conn=client.conn,
+            sub=sub,
+            stream=stream.number,
+            seq=stream.history.last_seq,
+            first=first,
+            head=client.desk.head,
+            **more,
+        )
+        self._broker.say(client, record, sub)
+
+    def _privately(self, client: Client, sub: str, payload: Subscribe, feed: WatchFeed) -> None:
+        """A watch of the connection's own session."""
+        stream = WatchStream(client.desk, self._number(), None, client.actor, feed, shared=False)
+        options = feed.options
+        if options.mode == "consume":
+            stream.credit = min(options.buffer, payload.prefetch or PREFETCH)
+        elif options.delivery == "reliable":
+            stream.credit = payload.max_unacked or UNCONFIRMED
+        self._broker.join(client, sub, stream)
+        details = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
+        if feed.name is not None:
+            details["name"] = feed.name
+        first = [self._ack(sub, stream, pending=False, **details)]
+        self._subscribed(client, sub, stream, first, private=stream.credit is not None)
+        feed.listen(stream.ring)
+        stream.ring()
+
+    # --- filters ------------------------------------------------------------------------------------------------
+
+    def _to_filter(self, client: Client, sub: str, payload: Subscribe) -> None:
+        asked = payload.query
+        if asked is None:
+            asked = {"collection": payload.collection}
+            asked |= {"filter": payload.filter} if payload.filter is not None else {}
+        query = parse_query(asked)
+        stream = self._filter_stream(client, query, include_data=payload.includeData)
+        snapshot = self._standing(stream.tap) if payload.sendSnapshot else None
+        self._broker.join(client, sub, stream)
+        first = [self._ack(sub, stream, pending=snapshot is not None)]
+        if snapshot is not None:
+            first.append(self._snapshot(sub, stream, query, snapshot))
+        self._subscribed(client, sub, stream, first)
+
+    def _filter_stream(self, client: Client, query: Query, *, include_data: bool) -> FilterStream:
+        desk, actor = client.desk, None if client.system else client.actor
+        claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
+        auth: dict[str, Any] = {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
+        request = Request(auth=auth if actor is not None else None, time=desk.clock.now())
+        condition = compile_filter(bind_request(query.condition, request))
+        key = subscription_hash(
+            desk.tenant,
+            actor or "",
+            "filter",
+            query.collection,
+            repr(condition.expression),
+            str(include_data),
+        )
+        known = desk.streams.get(key)
+        if isinstance(known, FilterStream):
+            return known
+        tap = desk.tap(query.collection, actor)
+        self._broker.settle()
+        self._broker.pump(tap)
+        stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)
+        desk.streams[key] = stream
+        return stream
+
+    def _snapshot(self, sub: str, stream: FilterStream, query: Query, event: Event) -> bytes:
+        """The documents, or why there are none: the subscription stands either way."""
+        documents = [d for d in stream.tap.documents(event) if stream.holds(d, "create", None)]
+        seq = stream.history.last_seq
+        try:
+            page = snapshot_page(query, documents)
+        except FilterError as error:
+            code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
+            return message("error", {"code": code, "message": error.text, "subId": sub}, sub)
+        token = stream.desk.token(stream, seq)
+        payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": event.tick, "resumeToken": token}
+        data = message("snapshot", wire_value(payload), sub)
+        if len(data) > MAX_SNAPSHOT_BYTES:
+            text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
+            return message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
+        return data
+
+    # --- resuming -----------------------------------------------------------------------------------------------
+
+    def resume(self, client: Client, record: link.Take) -> None:
+        """All or nothing: everything after the token's seq, or `resync-required` and why."""
+        broker, desk = self._broker, client.desk
+        broker.settle()
+        token = desk.open_token(record.token)
+        stream = desk.streams.get(token.subscription) if token is not None else None
+        reason = self._doubt(client, record, token, stream)
+        if reason is not None or token is None or stream is None:
+            refusal = {
+                "type": "resume-ack",
+                "subId": record.sub,
+                "status": "resync-required",
+                "reason": reason,
+            }
+            data = encode(refusal if record.id is None else {"id": record.id, **refusal})
+            broker.say(client, link.Answer(conn=client.conn, data=data), record.id)
+            return
+        seq = _from(token, record)
+        if client.subs.get(record.sub) is not stream:
+            broker.part(client, record.sub)
+            broker.join(client, record.sub, stream)
+        answer = {"type": "resume-ack", "subId": record.sub, "status": "ok", "fromSeq": seq + 1}
+        subscribed = link.Subscribed(
+            conn=client.conn,
+            sub=record.sub,
+            stream=stream.number,
+            seq=seq,
+            first=[encode(answer if record.id is None else {"id": record.id, **answer})],
+            head=desk.head,
+            replay=True,
+        )
+        broker.say(client, subscribed, record.id)
+        broker.replay(client, record.sub, stream, seq)
+
+    def _doubt(
+        self, client: Client, record: link.Take, token: ResumeToken | None, stream: Stream | None
+    ) -> str | None:
+        """Why the subscription cannot go on where it was; None when it can."""
+        if token is None or token.epoch != client.desk.database.epoch:
+            return "generation"
+        if token.pending or set(token.seqs) != {0}:
+            return "snapshot"
+        held = client.subs.get(record.sub)
+        if held is not None and held.key != token.subscription:
+            return "query-changed"
+        if stream is None:
+            return "window"
+        if stream.actor != (None if client.system else client.actor):
+            return "auth"
+        seq = _from(token, record)
+        ahead = record.last_seq is not None and record.last_seq.get(0, 0) > stream.history.last_seq
+        if seq > stream.history.last_seq or ahead:
+            return "gap"
+        return None if stream.history.reaches(seq) else "window"
+
+
+def _from(token: ResumeToken, record: link.Take) -> int:
+    """The client's own count can only ask for more than the token: repeats are harmless, holes are not."""
+    said = record.last_seq.get(0) if record.last_seq is not None else None
+    return token.seqs[0] if said is None else min(token.seqs[0], said)
+
+
+def _shareable(statement: ast.Watch, text: str) -> bool:
+    """Whether one watch can serve everybody who asks for it with the same rights."""
+    if statement.actions or _OWN_NAMES.search(text):
+        return False
+    for option in statement.options:
+        if option.name not in _SHAREABLE_OPTIONS:
+            return False
+        word = option.value.word if isinstance(option.value, ast.OptionValue) else None
+        if option.name == "initial" and word not in ("full", "none"):
+            return False
+    return True
+
+
+def _watch_key(desk: Desk, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
+    """Texts that differ in nothing but constants have one skeleton; the constants follow."""
+    lifted = lift(text)
+    plan = text
+    if lifted is not None:
+        plan = repr(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
+    return subscription_hash(desk.tenant, actor or "", "watch", plan, repr(sorted(params.items())))
+
+
+_WIRE = {"max_unacked": "maxUnacked"}
+"""Fields that have another name on the wire."""

@@ -1,0 +1,292 @@
+"""A gateway's connections and who of them listens to which stream; without I/O.
+
+What the broker says is spread here. An event is put together once for each name that receivers know it by, which is
+mostly once, and handed to all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from vedette.clock import Clock
+from vedette.gateway import link
+from vedette.gateway.auth import Authority
+from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.frames import message
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.outbox import Load, Watermarks
+from vedette.gateway.parcel import Parcel
+from vedette.gateway.protocol import Connection, Sink, State
+from vedette.gateway.subscription import Hold, Subscription
+
+__all__ = ["Switchboard"]
+
+log = logging.getLogger(__name__)
+
+
+class _Audience:
+    """Who listens to one stream here."""
+
+    __slots__ = ("head", "members")
+
+    def __init__(self, head: bytes) -> None:
+        self.head = head
+        self.members: dict[int, tuple[Connection, list[Subscription]]] = {}
+
+
+class Switchboard:
+    def __init__(
+        self, *, limits: GatewayLimits, authority: Authority, clock: Clock, ask: Callable[[Any], bool]
+    ) -> None:
+        self.limits = limits
+        self.authority = authority
+        self.connections: dict[int, Connection] = {}
+        self.subscriptions = 0
+        self.delivered = 0
+        """Events that were handed to connections so far."""
+        self.watermarks = Watermarks(limits.gateway_outbox_bytes)
+        self._clock = clock
+        self._ask = ask
+        self._last_number = 0
+        self._audiences: dict[int, _Audience] = {}
+        self._tenants: dict[str, int] = {}
+
+    # --- connections come and go --------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        return len(self.connections) >= self.limits.max_connections
+
+    def connect(self, sink: Sink) -> Connection:
+        self._last_number += 1
+        number = self._last_number
+        connection = Connection(
+            number,
+            sink,
+            authority=self.authority,
+            limits=self.limits,
+            ask=self._ask,
+            now=self._clock.now,
+        )
+        self.connections[number] = connection
+        return connection
+
+    def disconnect(self, connection: Connection, *, orderly: bool, returns: bool | None = None) -> None:
+        """The client has gone; `returns` (by default: when it did not say goodbye) it may resume. Twice is nothing."""
+        if self.connections.pop(connection.number, None) is None:
+            return
+        for sub in list(connection.subscriptions.values()):
+            self._leave(connection, sub)
+        connection.subscriptions.clear()
+        if connection.grant is not None:
+            self._count(connection.grant.tenant, -1)
+            back = not orderly if returns is None else returns
+            self._ask(link.Shut(conn=connection.number, orderly=orderly, returns=back))
+        connection.state = State.CLOSED
+
+    def received(self, connection: Connection, data: bytes | str) -> None:
+        """One message of a client; a tenant with too many connections is told when it shows itself."""
+        knew = connection.grant
+        connection.received(data)
+        if knew is None and connection.grant is not None:
+            self._count(connection.grant.tenant, +1)
+            if self._tenants[connection.grant.tenant] > self.limits.max_connections_per_tenant:
+                connection.fail("too_many_connections", "this database has as many connections as it may")
+                connection.end(CloseCode.TRY_LATER, "too many connections")
+
+    def _count(self, tenant: str, step: int) -> None:
+        left = self._tenants.get(tenant, 0) + step
+        if left > 0:
+            self._tenants[tenant] = left
+        else:
+            self._tenants.pop(tenant, None)
+
+    # --- what the broker says -----------------------------------------------------------------------------------
+
+    def said(self, records: Iterable[Any]) -> None:
+        """Spread a batch. What one record does wrong keeps no other from its receivers."""
+        for record in records:
+            try:
+                _SAID[type(record)](self, record)
+            except Exception:
+                log.exception(
+                    "A record of the broker was not understood",
+                    extra={"action": "gateway.record_failed", "record": type(record).__name__},
+                )
+
+    def _told(self, record: link.Told) -> None:
+        audience = self._audiences.get(record.stream)
+        if audience is None:
+            return
+        seq, head, tail, load = record.seq, audience.head, record.tail, self.watermarks.load
+        parcels: dict[bytes, Parcel] = {}
+        for connection, subs in audience.members.values():
+            if load is not Load.NORMAL:
+                self._shed(connection, subs, load)
+            if len(subs) == 1:
+                sub = subs[0]
+                if not sub.offer(seq):
+                    continue
+                key = sub.key
+            else:
+                due = [sub for sub in subs if sub.offer(seq)]
+                if not due:
+                    continue
+                if connection.version < 1:
+                    for sub in due[1:]:
+                        self._hand(connection, parcels, head, sub.key, tail)
+                    key = due[0].key
+                else:
+                    key = connection.key_of(tuple(sub.id for sub in due))
+            self._hand(connection, parcels, head, key, tail)
+
+    def _hand(
+        self, connection: Connection, parcels: dict[bytes, Parcel], head: bytes, key: bytes, tail: bytes
+    ) -> None:
+        parcel = parcels.get(key)
+        if parcel is None:
+            parcel = parcels[key] = Parcel(head + key + tail)
+        self.delivered += 1
+        connection.sink.send(parcel)
+
+    def _shed(self, connection: Connection, subs: list[Subscription], load: Load) -> None:
+        for sub in subs:
+            if (sub.low or load is Load.HARD) and not sub.credited:
+                connection.spoil(sub, "overflow")
+
+    def _caught_up(self, record: link.CaughtUp) -> None:
+        found = self._find(record.conn, record.sub)
+        if found is None:
+            return
+        connection, sub = found
+        head, more = self._audiences[sub.stream].head, record.more
+        for seq, tail in record.events:
+            if sub.holds:
+                more = True
+                break
+            if seq > sub.seq:
+                sub.sent(seq)
+                self._hand(connection, {}, head, sub.key, tail)
+        if sub.caught_up(more=more):
+            connection.ask_replay(sub)
+
+    def _find(self, number: int, sub: str) -> tuple[Connection, Subscription] | None:
+        connection = self.connections.get(number)
+        found = connection.subscriptions.get(sub) if connection is not None else None
+        return (connection, found) if connection is not None and found is not None else None
+
+    def _opened(self, record: link.Opened) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is not None:
+            connection.opened(record)
+
+    def _failed(self, record: link.Failed) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is not None:
+            before = connection.grant
+            connection.refused(record)
+            if before is not None and connection.grant is None:
+                self._count(before.tenant, -1)
+
+    def _answered(self, record: link.Answer) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is not None:
+            connection.answered(record.data)
+
+    def _subscribed(self, record: link.Subscribed) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is None:
+            return  # its Shut is on the way
+        former = connection.subscriptions.pop(record.sub, None)
+        if former is not None:
+            self._leave(connection, former)
+        sub = connection.subscribed(record)
+        if record.replay:
+            sub.await_replay()
+        if connection.clogged:
+            sub.hold(Hold.CLOGGED)
+        audience = self._audiences.get(record.stream)
+        if audience is None:
+            audience = self._audiences[record.stream] = _Audience(record.head)
+        audience.members.setdefault(connection.number, (connection, []))[1].append(sub)
+        self.subscriptions += 1
+
+    def _unsubscribed(self, record: link.Unsubscribed) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is None:
+            return
+        sub = connection.subscriptions.pop(record.sub, None)
+        if sub is not None:
+            self._leave(connection, sub)
+        if record.data is not None:
+            connection.answered(record.data)
+
+    def _stale(self, record: link.Stale) -> None:
+        found = self._find(record.conn, record.sub)
+        if found is not None:
+            found[0].spoil(found[1], record.reason)
+
+    def _ended(self, record: link.Ended) -> None:
+        audience = self._audiences.pop(record.stream, None)
+        for connection, subs in audience.members.values() if audience is not None else ():
+            names = [sub.id for sub in subs]
+            for name in names:
+                connection.subscriptions.pop(name, None)
+            self.subscriptions -= len(names)
+            connection.say(message("status", {**record.payload, "subIds": names}))
+
+    def _leave(self, connection: Connection, sub: Subscription) -> None:
+        audience = self._audiences.get(sub.stream)
+        member = audience.members.get(connection.number) if audience is not None else None
+        if audience is None or member is None or sub not in member[1]:
+            return
+        member[1].remove(sub)
+        self.subscriptions -= 1
+        if not member[1]:
+            del audience.members[connection.number]
+        if not audience.members:
+            del self._audiences[sub.stream]
+
+    def _drain(self, _: link.Drain) -> None:
+        self.drain()
+
+    # --- marks and time -----------------------------------------------------------------------------------------
+
+    def clogged(self, connection: Connection) -> None:
+        """The client takes no more: its subscriptions fall behind."""
+        connection.clogged = True
+        for sub in connection.subscriptions.values():
+            sub.hold(Hold.CLOGGED)
+
+    def freed(self, connection: Connection) -> None:
+        """The client takes again: bring its subscriptions up."""
+        connection.clogged = False
+        for sub in connection.subscriptions.values():
+            if sub.release(Hold.CLOGGED):
+                connection.ask_replay(sub)
+
+    def drain(self) -> None:
+        """Tell every client to come back elsewhere."""
+        for connection in list(self.connections.values()):
+            connection.end(CloseCode.DRAINING, "this server is about to stop: connect again")
+
+    def engine_lost(self) -> None:
+        """Nothing can be promised any more: no false health."""
+        for connection in list(self.connections.values()):
+            connection.end(CloseCode.ENGINE_LOST, "the engine is not there: connect again")
+
+
+_SAID: dict[type[Any], Callable[[Switchboard, Any], None]] = {
+    link.Told: Switchboard._told,
+    link.CaughtUp: Switchboard._caught_up,
+    link.Opened: Switchboard._opened,
+    link.Failed: Switchboard._failed,
+    link.Answer: Switchboard._answered,
+    link.Subscribed: Switchboard._subscribed,
+    link.Unsubscribed: Switchboard._unsubscribed,
+    link.Stale: Switchboard._stale,
+    link.Ended: Switchboard._ended,
+    link.Drain: Switchboard._drain,
+}

@@ -1,0 +1,110 @@
+"""What can still be replayed: the latest outcomes of a partition group, bounded by time, count and bytes.
+
+Theory of operation. One window per database holds the events of all its streams in the order of their seq, as the bytes
+that were sent. Whatever bound is passed first, the oldest event leaves, whoever's it was (evicting by use would punch
+holes). Each stream remembers the seq of the last event it lost; a stream can be resumed from a seq exactly when nothing
+after that seq is lost. So a quiet stream stays resumable while a loud one rolls over, and never is there a silent gap.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["ReplayWindow", "Retained", "StreamHistory", "WindowBounds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowBounds:
+    seconds: float = 180.0
+    events: int = 10_000
+    bytes: int = 32 * 1024 * 1024
+
+
+class Retained(NamedTuple):
+    seq: int
+    tail: bytes
+    """The event from its partition on; the part before names the receiver."""
+    at: float
+    """When it was told, on the monotonic scale."""
+
+
+@dataclass(slots=True)
+class StreamHistory:
+    """One stream's part of the window."""
+
+    lost_until: int
+    """The last seq that can no longer be replayed; at first where the stream began."""
+    last_seq: int
+    events: deque[Retained] = field(default_factory=deque)
+
+    def reaches(self, seq: int) -> bool:
+        """Whether everything after `seq` is here, and `seq` is a place this stream has been at."""
+        return self.lost_until <= seq <= self.last_seq
+
+    def after(self, seq: int) -> list[Retained]:
+        """What came after `seq`, oldest first."""
+        missed: list[Retained] = []
+        for event in reversed(self.events):
+            if event.seq <= seq:
+                break
+            missed.append(event)
+        missed.reverse()
+        return missed
+
+
+class ReplayWindow:
+    """The events of all streams of one partition group, oldest first."""
+
+    def __init__(self, bounds: WindowBounds) -> None:
+        self.bounds = bounds
+        self.bytes = 0
+        self._events = 0
+        self._order: deque[tuple[StreamHistory, int]] = deque()
+        """Every event in the order of its seq; those that left before their turn are passed over."""
+
+    def __len__(self) -> int:
+        return self._events
+
+    def add(self, history: StreamHistory, seq: int, tail: bytes, now: float) -> None:
+        """Keep what was told just now; whatever no longer fits leaves."""
+        if seq <= history.last_seq:
+            raise ValueError(f"seq {seq} does not follow {history.last_seq}")
+        history.events.append(Retained(seq, tail, now))
+        history.last_seq = seq
+        self._order.append((history, seq))
+        self._events += 1
+        self.bytes += len(tail)
+        self.expire(now)
+        if len(self._order) > 2 * self._events + 1000:
+            self._order = deque((h, s) for h, s in self._order if h.events and h.events[0].seq <= s)
+
+    def expire(self, now: float) -> None:
+        """Let go of what is beyond a bound."""
+        oldest = now - self.bounds.seconds
+        while self._order:
+            history, seq = self._order[0]
+            first = history.events[0] if history.events and history.events[0].seq <= seq else None
+            over = self._events > self.bounds.events or self.bytes > self.bounds.bytes
+            if first is not None and not over and first.at >= oldest:
+                return
+            self._order.popleft()
+            if first is not None:
+                self._lose(history)
+
+    def trim(self, history: StreamHistory, seq: int) -> None:
+        """Everyone who could ask for these events has them: they need not be kept."""
+        while history.events and history.events[0].seq <= seq:
+            self._lose(history)
+
+    def forget(self, history: StreamHistory) -> None:
+        """The stream has ended."""
+        while history.events:
+            self._lose(history)
+
+    def _lose(self, history: StreamHistory) -> None:
+        event = history.events.popleft()
+        history.lost_until = event.seq
+        self._events -= 1
+        self.bytes -= len(event.tail)

@@ -1,0 +1,278 @@
+"""Rows of the handshake's tables as records, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from vedette.handshake.circuit import Circuit, CircuitState
+from vedette.handshake.configs import WatchFolderConfig, WatchType
+from vedette.handshake.coordinator import Capacity
+from vedette.handshake.degradation import Degradation, DegradationLevel
+from vedette.handshake.exclusions import Exclusion, ExclusionType
+from vedette.handshake.health import DisabledBy, HealthStatus, WatchHealth
+from vedette.handshake.patterns import ErrorPattern, PatternKey, PatternType
+from vedette.values import timestamp_from_text, timestamp_to_text
+
+__all__ = [
+    "CONFIG_COLUMNS",
+    "HEALTH_COLUMNS",
+    "WatchRow",
+    "capacity_from_json",
+    "capacity_to_json",
+    "circuit_from_json",
+    "circuit_to_json",
+    "config_values",
+    "degradation_from_json",
+    "degradation_to_json",
+    "exclusion_from",
+    "health_values",
+    "pattern_from",
+    "text_of",
+    "watch_from",
+]
+
+CONFIG_COLUMNS = (
+    "path",
+    "collection",
+    "patterns",
+    "ignore_patterns",
+    "auto_ingest",
+    "recursive",
+    "recursive_depth",
+    "debounce_seconds",
+    "watch_type",
+    "library_name",
+    "watch_priority",
+)
+"""What `save_watch` writes. Whether a watch is enabled belongs to its health once it exists."""
+HEALTH_COLUMNS = (
+    "enabled",
+    "disabled_by",
+    "health_status",
+    "consecutive_errors",
+    "consecutive_successes",
+    "total_errors",
+    "last_error_at",
+    "last_error_message",
+    "backoff_until",
+    "last_success_at",
+    "circuit_state",
+    "circuit_opened_at",
+    "circuit_trials",
+    "recent_errors",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRow:
+    """One row of `watch_folders`."""
+
+    config: WatchFolderConfig
+    health: WatchHealth
+    created_at: datetime
+    updated_at: datetime
+    last_scan: datetime | None
+    """When the whole folder was last compared with what was known of it."""
+    paused_at: datetime | None
+    """Since when it is paused by hand: changes are noted, nothing is processed."""
+    rescan_requested_at: datetime | None
+    watch_mode: str | None
+    """`native` or `polling`; None until a daemon has watched it."""
+    unavailable_since: datetime | None
+    unavailable_reason: str | None
+    metadata: Mapping[str, Any]
+
+    @property
+    def watch_id(self) -> str:
+        return self.config.watch_id
+
+
+def text_of(moment: datetime | None) -> str | None:
+    return None if moment is None else timestamp_to_text(moment)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else timestamp_from_text(text)
+
+
+def _known(text: str | None) -> datetime:
+    assert text is not None
+    return timestamp_from_text(text)
+
+
+def watch_from(row: Mapping[str, Any]) -> WatchRow:
+    return WatchRow(
+        config=WatchFolderConfig(
+            watch_id=row["watch_id"],
+            path=row["path"],
+            collection=row["collection"],
+            patterns=tuple(json.loads(row["patterns"])),
+            ignore_patterns=tuple(json.loads(row["ignore_patterns"])),
+            auto_ingest=bool(row["auto_ingest"]),
+            recursive=bool(row["recursive"]),
+            recursive_depth=row["recursive_depth"],
+            debounce_seconds=row["debounce_seconds"],
+            enabled=bool(row["enabled"]),
+            watch_type=WatchType(row["watch_type"]),
+            library_name=row["library_name"],
+            watch_priority=row["watch_priority"],
+        ),
+        health=_health_from(row),
+        created_at=_known(row["created_at"]),
+        updated_at=_known(row["updated_at"]),
+        last_scan=_moment(row["last_scan"]),
+        paused_at=_moment(row["paused_at"]),
+        rescan_requested_at=_moment(row["rescan_requested_at"]),
+        watch_mode=row["watch_mode"],
+        unavailable_since=_moment(row["unavailable_since"]),
+        unavailable_reason=row["unavailable_reason"],
+        metadata=json.loads(row["metadata"]),
+    )
+
+
+def _health_from(row: Mapping[str, Any]) -> WatchHealth:
+    by = row["disabled_by"]
+    return WatchHealth(
+        health_status=HealthStatus(row["health_status"]),
+        consecutive_successes=row["consecutive_successes"],
+        total_errors=row["total_errors"],
+        last_error_at=_moment(row["last_error_at"]),
+        last_error_message=row["last_error_message"],
+        backoff_until=_moment(row["backoff_until"]),
+        last_success_at=_moment(row["last_success_at"]),
+        circuit=Circuit(
+            state=CircuitState(row["circuit_state"]),
+            consecutive_errors=row["consecutive_errors"],
+            error_times=tuple(timestamp_from_text(text) for text in json.loads(row["recent_errors"])),
+            opened_at=_moment(row["circuit_opened_at"]),
+            passed_trials=row["circuit_trials"],
+        ),
+        enabled=bool(row["enabled"]),
+        disabled_by=None if by is None else DisabledBy(by),
+    )
+
+
+def config_values(config: WatchFolderConfig) -> tuple[Any, ...]:
+    """In the order of CONFIG_COLUMNS."""
+    return (
+        config.path,
+        config.collection,
+        json.dumps(config.patterns),
+        json.dumps(config.ignore_patterns),
+        int(config.auto_ingest),
+        int(config.recursive),
+        config.recursive_depth,
+        config.debounce_seconds,
+        str(config.watch_type),
+        config.library_name,
+        config.watch_priority,
+    )
+
+
+def health_values(health: WatchHealth) -> tuple[Any, ...]:
+    """In the order of HEALTH_COLUMNS."""
+    return (
+        int(health.enabled),
+        None if health.disabled_by is None else str(health.disabled_by),
+        str(health.health_status),
+        health.consecutive_errors,
+        health.consecutive_successes,
+        health.total_errors,
+        text_of(health.last_error_at),
+        health.last_error_message,
+        text_of(health.backoff_until),
+        text_of(health.last_success_at),
+        str(health.circuit.state),
+        text_of(health.circuit.opened_at),
+        health.circuit.passed_trials,
+        json.dumps([timestamp_to_text(moment) for moment in health.circuit.error_times]),
+    )
+
+
+def pattern_from(row: Mapping[str, Any]) -> ErrorPattern:
+    return ErrorPattern(
+        pattern=PatternKey(PatternType(row["pattern_type"]), row["pattern_key"]),
+        occurrence_count=row["occurrence_count"],
+        first_seen_at=_known(row["first_seen_at"]),
+        last_seen_at=_known(row["last_seen_at"]),
+        is_systematic=bool(row["is_systematic"]),
+        confidence_score=row["confidence_score"],
+        last_message=row["last_message"],
+    )
+
+
+def exclusion_from(row: Mapping[str, Any]) -> Exclusion:
+    return Exclusion(
+        type=ExclusionType(row["exclusion_type"]),
+        value=row["exclusion_value"],
+        reason=row["reason"],
+        error_count=row["error_count"],
+        created_at=_known(row["created_at"]),
+        expires_at=_moment(row["expires_at"]),
+        is_permanent=bool(row["is_permanent"]),
+    )
+
+
+def degradation_to_json(state: Degradation) -> str:
+    return json.dumps(
+        {
+            "level": state.level.word,
+            "entered_at": timestamp_to_text(state.entered_at),
+            "last_check_at": timestamp_to_text(state.last_check_at),
+            "queue_depth": state.queue_depth,
+            "throughput": state.throughput,
+            "memory_usage": state.memory_usage,
+            "paused_watch_ids": state.paused_watch_ids,
+            "polling_interval_multiplier": state.polling_interval_multiplier,
+            "recovery_step": state.recovery_step,
+        }
+    )
+
+
+def degradation_from_json(text: str) -> Degradation:
+    record = json.loads(text)
+    return Degradation(
+        level=DegradationLevel[record["level"].upper()],
+        entered_at=timestamp_from_text(record["entered_at"]),
+        last_check_at=timestamp_from_text(record["last_check_at"]),
+        queue_depth=record["queue_depth"],
+        throughput=record["throughput"],
+        memory_usage=record["memory_usage"],
+        paused_watch_ids=tuple(record["paused_watch_ids"]),
+        polling_interval_multiplier=record["polling_interval_multiplier"],
+        recovery_step=record["recovery_step"],
+    )
+
+
+def circuit_to_json(circuit: Circuit) -> str:
+    return json.dumps(
+        {
+            "state": circuit.state,
+            "consecutive_errors": circuit.consecutive_errors,
+            "opened_at": text_of(circuit.opened_at),
+            "passed_trials": circuit.passed_trials,
+        }
+    )
+
+
+def circuit_from_json(text: str) -> Circuit:
+    record = json.loads(text)
+    return Circuit(
+        state=CircuitState(record["state"]),
+        consecutive_errors=record["consecutive_errors"],
+        opened_at=_moment(record["opened_at"]),
+        passed_trials=record["passed_trials"],
+    )
+
+
+def capacity_to_json(capacity: Capacity) -> str:
+    return json.dumps({"held": dict(capacity.held), "throttling": capacity.throttling})
+
+
+def capacity_from_json(text: str) -> Capacity:
+    record = json.loads(text)
+    return Capacity(held=record["held"], throttling=record["throttling"])

@@ -1,0 +1,101 @@
+"""The format of `handshake.db`, version by version. Written out here before any code uses it.
+
+    watch_folders         one row per watch: its configuration, and what happened to it
+    watch_error_patterns  what its failures have in common
+    watch_exclusions      what of it is left alone
+    system_state          named JSON values of the whole daemon:
+                          graceful_degradation_state   level, entered_at, last_check_at, queue_depth, throughput,
+                                                       memory_usage, paused_watch_ids, polling_interval_multiplier,
+                                                       recovery_step
+                          sink_circuit                 the breaker of the sink
+                          queue_capacity               what each watch holds, and whether the queue throttles
+
+Every moment is UTC text with milliseconds and `Z`, so that texts compare as moments do (ruling 25). JSON is text too.
+A migration is never edited once it was released; a new one goes to the end.
+"""
+
+from __future__ import annotations
+
+from vedette.storage.schema import Migration
+
+__all__ = ["APPLICATION_ID", "MIGRATIONS"]
+
+APPLICATION_ID = 0x56444853
+"""`VDHS`: what the file command and SQLite show for this file."""
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        version=1,
+        summary="watch_folders, watch_error_patterns, watch_exclusions, system_state",
+        statements=(
+            """CREATE TABLE watch_folders (
+                watch_id TEXT PRIMARY KEY,
+                path TEXT NOT NULL,
+                collection TEXT NOT NULL,
+                patterns TEXT NOT NULL DEFAULT '[]',
+                ignore_patterns TEXT NOT NULL DEFAULT '[]',
+                auto_ingest INTEGER NOT NULL DEFAULT 1 CHECK (auto_ingest IN (0, 1)),
+                recursive INTEGER NOT NULL DEFAULT 1 CHECK (recursive IN (0, 1)),
+                recursive_depth INTEGER NOT NULL DEFAULT 10 CHECK (recursive_depth >= -1),
+                debounce_seconds REAL NOT NULL DEFAULT 2.0 CHECK (debounce_seconds >= 0),
+                enabled INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
+                watch_type TEXT NOT NULL DEFAULT 'project' CHECK (watch_type IN ('project', 'library', 'source')),
+                library_name TEXT,
+                watch_priority INTEGER NOT NULL DEFAULT 5 CHECK (watch_priority BETWEEN 0 AND 10),
+                created_at TEXT NOT NULL,
+                updated_at TEXT NOT NULL,
+                last_scan TEXT,
+                metadata TEXT NOT NULL DEFAULT '{}',
+                consecutive_errors INTEGER NOT NULL DEFAULT 0,
+                total_errors INTEGER NOT NULL DEFAULT 0,
+                last_error_at TEXT,
+                last_error_message TEXT,
+                backoff_until TEXT,
+                last_success_at TEXT,
+                health_status TEXT NOT NULL DEFAULT 'healthy'
+                    CHECK (health_status IN ('healthy', 'degraded', 'backoff', 'disabled')),
+                consecutive_successes INTEGER NOT NULL DEFAULT 0,
+                circuit_state TEXT NOT NULL DEFAULT 'closed' CHECK (circuit_state IN ('closed', 'open', 'half_open')),
+                circuit_opened_at TEXT,
+                circuit_trials INTEGER NOT NULL DEFAULT 0,
+                recent_errors TEXT NOT NULL DEFAULT '[]',
+                disabled_by TEXT CHECK (disabled_by IN ('circuit', 'user')),
+                paused_at TEXT,
+                rescan_requested_at TEXT,
+                watch_mode TEXT CHECK (watch_mode IN ('native', 'polling')),
+                unavailable_since TEXT,
+                unavailable_reason TEXT)""",
+            "CREATE INDEX watch_folders_path ON watch_folders (path)",
+            "CREATE INDEX watch_folders_collection ON watch_folders (collection)",
+            "CREATE INDEX watch_folders_health ON watch_folders (health_status)",
+            "CREATE INDEX watch_folders_priority ON watch_folders (watch_priority DESC)",
+            """CREATE TABLE watch_error_patterns (
+                id INTEGER PRIMARY KEY,
+                watch_id TEXT NOT NULL REFERENCES watch_folders (watch_id) ON DELETE CASCADE,
+                pattern_type TEXT NOT NULL
+                    CHECK (pattern_type IN ('file_repeated', 'file_type', 'time_based', 'network', 'permission')),
+                pattern_key TEXT NOT NULL,
+                occurrence_count INTEGER NOT NULL DEFAULT 1,
+                first_seen_at TEXT NOT NULL,
+                last_seen_at TEXT NOT NULL,
+                is_systematic INTEGER NOT NULL DEFAULT 0 CHECK (is_systematic IN (0, 1)),
+                confidence_score REAL NOT NULL DEFAULT 0.0 CHECK (confidence_score BETWEEN 0 AND 1),
+                last_message TEXT,
+                UNIQUE (watch_id, pattern_type, pattern_key))""",
+            """CREATE TABLE watch_exclusions (
+                id INTEGER PRIMARY KEY,
+                watch_id TEXT NOT NULL REFERENCES watch_folders (watch_id) ON DELETE CASCADE,
+                exclusion_type TEXT NOT NULL CHECK (exclusion_type IN ('file', 'pattern', 'directory')),
+                exclusion_value TEXT NOT NULL,
+                reason TEXT NOT NULL,
+                error_count INTEGER NOT NULL DEFAULT 0,
+                created_at TEXT NOT NULL,
+                expires_at TEXT,
+                is_permanent INTEGER NOT NULL DEFAULT 0 CHECK (is_permanent IN (0, 1)),
+                CHECK ((expires_at IS NULL) = is_permanent),
+                UNIQUE (watch_id, exclusion_type, exclusion_value))""",
+            """CREATE TABLE system_state (
+                key TEXT PRIMARY KEY, value TEXT NOT NULL, updated_at TEXT NOT NULL) WITHOUT ROWID""",
+        ),
+    ),
+)

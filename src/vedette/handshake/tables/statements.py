@@ -1,0 +1,66 @@
+"""The SQL of the handshake's tables. Names and places of values only: no value is ever part of a statement's text."""
+
+from __future__ import annotations
+
+from vedette.handshake.tables.rows import CONFIG_COLUMNS, HEALTH_COLUMNS
+
+__all__ = [
+    "ADD_PATTERN",
+    "ADD_WATCH",
+    "BY_PATH",
+    "CLEAR_PATTERNS",
+    "EXCLUDE",
+    "EXCLUSIONS",
+    "FORGET_FILE",
+    "GET_PATTERN",
+    "GET_STATE",
+    "GET_WATCH",
+    "LIFT",
+    "PATTERNS",
+    "PUT_HEALTH",
+    "PUT_STATE",
+    "REMOVE_WATCH",
+    "SAVE_WATCH",
+    "WATCHES",
+]
+
+_ALL = ("watch_id", *CONFIG_COLUMNS, *HEALTH_COLUMNS, "created_at", "updated_at")
+
+ADD_WATCH = f"INSERT INTO watch_folders ({', '.join(_ALL)}) VALUES ({', '.join('?' * len(_ALL))})"  # noqa: S608
+# Never INSERT OR REPLACE: that deletes the row first, and with it the patterns and exclusions below it (ruling 23).
+SAVE_WATCH = (
+    f"UPDATE watch_folders SET {', '.join(f'{name} = ?' for name in CONFIG_COLUMNS)}, updated_at = ?"  # noqa: S608
+    " WHERE watch_id = ?"
+)
+PUT_HEALTH = (
+    f"UPDATE watch_folders SET {', '.join(f'{name} = ?' for name in HEALTH_COLUMNS)}, updated_at = ?"  # noqa: S608
+    " WHERE watch_id = ?"
+)
+GET_WATCH = "SELECT * FROM watch_folders WHERE watch_id = ?"
+BY_PATH = "SELECT * FROM watch_folders WHERE path = ? ORDER BY watch_id"
+WATCHES = "SELECT * FROM watch_folders ORDER BY watch_id"
+REMOVE_WATCH = "DELETE FROM watch_folders WHERE watch_id = ?"
+
+PATTERNS = """SELECT * FROM watch_error_patterns WHERE watch_id = ?
+    ORDER BY is_systematic DESC, confidence_score DESC, occurrence_count DESC, pattern_type, pattern_key"""
+GET_PATTERN = "SELECT * FROM watch_error_patterns WHERE watch_id = ? AND pattern_type = ? AND pattern_key = ?"
+ADD_PATTERN = """INSERT INTO watch_error_patterns (watch_id, pattern_type, pattern_key, occurrence_count,
+    first_seen_at, last_seen_at, is_systematic, confidence_score, last_message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (watch_id, pattern_type, pattern_key) DO UPDATE SET
+    occurrence_count = excluded.occurrence_count, last_seen_at = excluded.last_seen_at,
+    is_systematic = excluded.is_systematic, confidence_score = excluded.confidence_score,
+    last_message = excluded.last_message"""
+FORGET_FILE = """DELETE FROM watch_error_patterns
+    WHERE watch_id = ? AND pattern_type = 'file_repeated' AND pattern_key = ?"""
+CLEAR_PATTERNS = "DELETE FROM watch_error_patterns WHERE watch_id = ?"
+
+EXCLUSIONS = "SELECT * FROM watch_exclusions WHERE watch_id = ? ORDER BY exclusion_type, exclusion_value"
+EXCLUDE = """INSERT INTO watch_exclusions (watch_id, exclusion_type, exclusion_value, reason, error_count, created_at,
+    expires_at, is_permanent) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (watch_id, exclusion_type, exclusion_value) DO UPDATE SET reason = excluded.reason,
+    error_count = excluded.error_count, expires_at = excluded.expires_at, is_permanent = excluded.is_permanent"""
+LIFT = "DELETE FROM watch_exclusions WHERE watch_id = ? AND exclusion_type = ? AND exclusion_value = ?"
+
+GET_STATE = "SELECT value FROM system_state WHERE key = ?"
+PUT_STATE = """INSERT INTO system_state (key, value, updated_at) VALUES (?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at"""

@@ -1,0 +1,130 @@
+"""Documents as the journal keeps them: a JSON object in UTF-8, and the way back.
+
+What JSON cannot say is tagged, `{"$timestamp": "…Z"}`, `{"$duration": ms}`, `{"$float": "NaN"}`, and a map that looks
+like a tag is wrapped, `{"$map": …}`. Whole numbers keep 64 bits. Equal documents have equal bytes: names are sorted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from vedette.errors import SourceError
+from vedette.values import (
+    INT_MAX,
+    INT_MIN,
+    duration_from_ms,
+    duration_to_ms,
+    timestamp_from_text,
+    timestamp_to_text,
+    to_canonical,
+)
+
+__all__ = ["MAX_DEPTH", "MAX_IMAGE_BYTES", "decode_image", "encode_image"]
+
+MAX_IMAGE_BYTES = 16 * 1024 * 1024
+"""MongoDB's own limit of a document; what is larger is quarantined."""
+MAX_DEPTH = 100
+"""Levels of lists and maps inside a document."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder().decode
+_TAGS = frozenset({"$timestamp", "$duration", "$float", "$map"})
+
+
+def encode_image(document: object) -> bytes:
+    """The bytes of a document; raises SourceError E6102 for what no document may be."""
+    if not isinstance(document, Mapping):
+        raise _refused(f"a document is an object, and this is a Python {type(document).__name__}")
+    data = _encode(_fields(document, 0))
+    if len(data) > MAX_IMAGE_BYTES:
+        raise _refused(f"the document has {len(data)} bytes, {MAX_IMAGE_BYTES} is the most")
+    return data
+
+
+def decode_image(image: bytes) -> dict[str, Any]:
+    """The document of an image; raises SourceError E6102 when the bytes are none."""
+    try:
+        document = _decode(image)
+    except msgspec.DecodeError as problem:
+        raise _refused(f"the image is not JSON: {problem}") from None
+    if not isinstance(document, dict):
+        raise _refused("an image holds an object")
+    if b'"$' not in image:
+        return document
+    return {name: _untagged(value) for name, value in document.items()}
+
+
+def _fields(document: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    fields = {}
+    for name, value in document.items():
+        if not isinstance(name, str):
+            raise _refused(f"the name of a field is a text, and this is {name!r}")
+        fields[name] = _tagged(value, depth + 1)
+    return fields
+
+
+def _tagged(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise _refused(f"the document is nested more than {MAX_DEPTH} deep")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not INT_MIN <= value <= INT_MAX:
+            raise _refused("a whole number does not fit into 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {"$float": _float_text(value)}
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        fields = _fields(value, depth)
+        return {"$map": fields} if len(fields) == 1 and next(iter(fields)) in _TAGS else fields
+    if isinstance(value, list | tuple):
+        return [_tagged(item, depth + 1) for item in value]
+    if isinstance(value, datetime):
+        return {"$timestamp": timestamp_to_text(to_canonical(value))}  # type: ignore[arg-type]
+    if isinstance(value, timedelta):
+        return {"$duration": duration_to_ms(value)}
+    raise _refused(f"a value of Python type {type(value).__name__} has no place in a document")
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise _refused("a text holds half of a surrogate pair, which is no character") from None
+    return str(value)
+
+
+def _float_text(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _untagged(value: Any) -> Any:
+    if value.__class__ is list:
+        return [_untagged(item) for item in value]
+    if value.__class__ is not dict:
+        return value
+    if len(value) == 1:
+        ((name, inner),) = value.items()
+        match name:
+            case "$timestamp":
+                return timestamp_from_text(inner)
+            case "$duration":
+                return duration_from_ms(inner)
+            case "$float":
+                return float(inner)
+            case "$map":
+                return {key: _untagged(item) for key, item in inner.items()}
+    return {key: _untagged(item) for key, item in value.items()}
+
+
+def _refused(why: str) -> SourceError:
+    return SourceError("E6102", why)

@@ -1,0 +1,126 @@
+"""What readers hand to the journal, and what the journal hands on. Plain records, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "Appended",
+    "ChangeRow",
+    "Partition",
+    "PartitionState",
+    "Quarantined",
+    "Snapshot",
+    "Source",
+    "SourceEvent",
+]
+
+PartitionState = Literal["live", "stale", "catching-up"]
+"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One external place that is watched: where it is and how it is read."""
+
+    name: str
+    """The first half of its collections' names: `shop` in `shop::orders`."""
+    kind: str
+    """mongodb, postgres or graph."""
+    address: str
+    tenant: str = "default"
+    """The database whose watches see the collections."""
+    partitions: int = 4
+    """Order domains: a change goes to the one that the hash of its key names."""
+    paused: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What only its reader understands, such as `start` or `collections`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceEvent:
+    """One change as a reader saw it, before the journal gives it a place."""
+
+    event_id: str
+    """The source's own name of the change; a repeat has the same and is dropped."""
+    collection: str
+    key: str
+    after: bytes | None
+    """The image after the change; None for a deletion."""
+    before: bytes | None = None
+    """Only when the source tells it; otherwise the journal's last image stands in."""
+    created: bool = False
+    """The source says that there was nothing before."""
+    time_ms: int
+    """When the source says it happened."""
+    transaction: str = ""
+
+
+class ChangeRow(NamedTuple):
+    """One change in the journal, in column order."""
+
+    offset: int
+    """Increasing over all sources, in the order of commits; never reused."""
+    source: str
+    tenant: str
+    partition: int
+    epoch: int
+    seq: int
+    """Per partition, increasing by one."""
+    event_id: str
+    collection: str
+    key: str
+    op: str
+    """create, update or delete, by the images."""
+    before: bytes | None
+    after: bytes | None
+    before_known: bool
+    """False when nobody knows what was there before: the document was never seen and the source does not tell."""
+    time_ms: int
+    appended_ms: int
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """An order domain of a source. `id` is unique in the home; 0 is the engine's own."""
+
+    id: int
+    source: str
+    number: int
+    epoch: int
+    seq: int
+    """Of its last change."""
+    state: PartitionState = "live"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    offset: int
+    """The journal's last offset after the append."""
+    appended: int
+    repeated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A page of a collection at one moment: changes with a greater offset come after it."""
+
+    offset: int
+    documents: tuple[tuple[str, bytes], ...]
+    """Keys and images, by key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A change that could not be used, and why. The stream went on without it."""
+
+    source: str
+    event_id: str
+    reason: str
+    excerpt: str
+    """Its beginning, for whoever looks."""
+    time_ms: int

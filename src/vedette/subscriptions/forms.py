@@ -1,0 +1,69 @@
+"""The forms in which a subscription says what it wants: a filter list, a CEL expression, a WATCH of one collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+import msgspec
+
+from vedette.errors import SubscriptionError
+from vedette.language.cel import parse_cel
+from vedette.language.documents import Request
+from vedette.language.filters import parse_filters
+from vedette.language.request_binding import bind_request
+from vedette.language.syntax import Expression
+from vedette.subscriptions.shapes import Shape, lift
+from vedette.subscriptions.watch_form import WatchForm, read_watch
+
+__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "watch_of"]
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subscription wants, as text that any process understands. Equal forms have one shape."""
+
+    kind: Literal["filters", "cel", "watch"]
+    source: str
+    """The list as JSON, the expression, or the statement."""
+    params: dict[str, Any] = {}
+    """Parameters of a statement."""
+    auth: dict[str, Any] | None = None
+    """`request.auth` at the moment of subscribing (ruling 16)."""
+    time: datetime | None = None
+    """`request.time`, as well."""
+
+
+def form_of_query(
+    query: Mapping[str, Any], auth: dict[str, Any] | None = None, time: datetime | None = None
+) -> Form:
+    """The form of a query that `vedette.language.queries.parse_query` has accepted."""
+    if query.get("filter") is not None:
+        return Form(kind="cel", source=str(query["filter"]), auth=auth, time=time)
+    source = msgspec.json.encode(query.get("filters") or []).decode()
+    return Form(kind="filters", source=source, auth=auth, time=time)
+
+
+def expression_of(form: Form) -> Expression:
+    """The condition, with the request bound; raises FilterError or SubscriptionError E6204."""
+    match form.kind:
+        case "filters":
+            expression = parse_filters(msgspec.json.decode(form.source))
+        case "cel":
+            expression = parse_cel(form.source)
+        case "watch":
+            expression = read_watch(form.source, form.params).condition
+        case _:
+            raise SubscriptionError("E6204", f"a subscription of the kind {form.kind!r} is not known")
+    return bind_request(expression, Request(auth=form.auth, time=form.time))
+
+
+def watch_of(form: Form) -> WatchForm | None:
+    return read_watch(form.source, form.params) if form.kind == "watch" else None
+
+
+@lru_cache(maxsize=4096)
+def shape_of(form_text: bytes) -> Shape:
+    """The shape of a form in its JSON encoding; the same for every process."""
+    return lift(expression_of(msgspec.json.decode(form_text, type=Form)))[0]

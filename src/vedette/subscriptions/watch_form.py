@@ -1,0 +1,213 @@
+"""WATCH over one external collection, as a document filter and a projection.
+
+    WATCH o: shop::orders WHERE o.total > 100 AND o.coupon = null RETURN o.id, o.total
+
+MEW knows null where CEL knows faults: a missing attribute is null, equality is null-safe and never unknown, an order
+with null is unknown, AND, OR and NOT carry the unknown on. With `holds` (false where CEL has a fault) that is said in
+the shared tree, so that one matcher serves both languages:
+
+    a = c            holds(a == c)                  a != c           NOT holds(a == c)
+    a = null         NOT holds(a != null)           a IN [c, null]   holds(a IN [c]) OR NOT holds(a != null)
+    a < c            a < c: null, missing or of another family is unknown
+
+What needs more than one document (several elements, EXISTS, aggregates, consume mode, triggers) is the engine's, and
+refused here with E6204: a half answer would be worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vedette.errors import SubscriptionError
+from vedette.language.parser import parse_statement
+from vedette.language.resolve_queries import column_name
+from vedette.language.statements import Return, Watch, WatchOption
+from vedette.language.syntax import (
+    Attribute,
+    Binary,
+    Call,
+    Expression,
+    IdReference,
+    ListLiteral,
+    Literal,
+    NamedType,
+    NodePattern,
+    Parameter,
+    Unary,
+    Variable,
+)
+from vedette.subscriptions.shapes import FieldPath
+from vedette.values import Value, to_canonical
+
+__all__ = ["WatchForm", "read_watch"]
+
+WHOLE: FieldPath = ()
+_ORDER = frozenset({"<", "<=", ">", ">="})
+_TEXT_TESTS = frozenset({"CONTAINS", "STARTS WITH", "ENDS WITH"})
+_NULL = Literal(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchForm:
+    """A WATCH that the pipeline answers."""
+
+    collection: str
+    condition: Expression
+    columns: tuple[tuple[str, FieldPath], ...]
+    """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
+    options: tuple[WatchOption, ...]
+    """As written; whoever delivers reads them."""
+
+    def row(self, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """The row that RETURN makes of a document."""
+        return {name: _value(path, key, document, self.collection) for name, path in self.columns}
+
+
+def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchForm:
+    """Raises ParseError for what is no statement, SubscriptionError E6204 for what the pipeline does not answer."""
+    statement = parse_statement(source)
+    if not isinstance(statement, Watch):
+        raise _refused("this is no WATCH statement")
+    if statement.actions:
+        raise _refused("ON MATCH DO acts upon the graph")
+    for option in statement.options:
+        if option.name == "mode" or option.name.startswith("branch"):
+            raise _refused(f"the option {option.name}")
+    match statement.pattern.elements:
+        case (NodePattern(variable=variable, type=NamedType(name=collection)),):
+            reader = _Reader(variable, params or {})
+        case _:
+            raise _refused("a pattern of several elements")
+    condition = reader.condition(statement.where) if statement.where is not None else Literal(True)
+    return WatchForm(
+        collection=collection,
+        condition=Call("holds", (condition,)),
+        columns=reader.columns(statement.returns),
+        options=statement.options,
+    )
+
+
+class _Reader:
+    def __init__(self, variable: str, params: Mapping[str, Value]) -> None:
+        self._variable = variable
+        self._params = params
+
+    # --- conditions
+
+    def condition(self, node: Expression) -> Expression:
+        match node:
+            case Binary(op="AND" | "OR" as op, left=left, right=right):
+                return Binary(op, self.condition(left), self.condition(right))
+            case Unary(op="NOT", operand=operand):
+                return Unary("NOT", self.condition(operand))
+            case Unary(op="IS NULL", operand=operand):
+                return _is_null(self._operand(operand))
+            case Unary(op="IS NOT NULL", operand=operand):
+                return Unary("NOT", _is_null(self._operand(operand)))
+            case Binary(op="=", left=left, right=right):
+                return self._equality(left, right)
+            case Binary(op="!=", left=left, right=right):
+                return Unary("NOT", self._equality(left, right))
+            case Binary(op="IN", left=left, right=ListLiteral(items=items)):
+                return self._membership(left, items)
+            case Binary(op=op, left=left, right=right) if op in _ORDER or op in _TEXT_TESTS:
+                return Binary(op, self._operand(left), self._operand(right))
+        return self._operand(node)
+
+    def _equality(self, left: Expression, right: Expression) -> Expression:
+        one, other = self._operand(left), self._operand(right)
+        if isinstance(one, Literal):
+            one, other = other, one
+        if other == _NULL:
+            return _is_null(one)
+        same = Call("holds", (Binary("==", one, other),))
+        if isinstance(other, Literal):
+            return same
+        both_null = Binary("AND", _is_null(one), _is_null(other))
+        return Binary("OR", same, both_null)
+
+    def _membership(self, left: Expression, items: tuple[Expression, ...]) -> Expression:
+        item = self._operand(left)
+        constants = [self._operand(part) for part in items]
+        if not all(isinstance(constant, Literal) for constant in constants):
+            raise _refused("a list of anything but constants")
+        known = ListLiteral(tuple(constant for constant in constants if constant != _NULL))
+        found: Expression = Call("holds", (Binary("IN", item, known),))
+        return Binary("OR", found, _is_null(item)) if _NULL in constants else found
+
+    def _operand(self, node: Expression) -> Expression:
+        match node:
+            case Literal(value=value):
+                return Literal(value)
+            case Parameter(name=name, optional=optional):
+                if name not in self._params and not optional:
+                    raise SubscriptionError("E6204", f"the parameter ${name} is not given")
+                return Literal(to_canonical(self._params.get(name)))
+            case IdReference(name=str() as name):
+                return Literal(name)
+            case Variable(name=name) if name == self._variable:
+                return Variable("id")
+            case Attribute(base=Variable(name=name), name="id") if name == self._variable:
+                return Variable("id")
+            case Attribute(base=Variable(name=name), name=field) if name == self._variable:
+                return Attribute(Variable("doc"), field)
+            case Attribute(base=base, name=field):
+                return Attribute(self._operand(base), field)
+        raise _refused(f"an expression of the kind {type(node).__name__}")
+
+    # --- projections
+
+    def columns(self, returns: Return | None) -> tuple[tuple[str, FieldPath], ...]:
+        if returns is None:
+            return ((self._variable, WHOLE),)
+        if returns.distinct or returns.order or returns.limit is not None or returns.offset is not None:
+            raise _refused("DISTINCT, ORDER BY, LIMIT and OFFSET")
+        return tuple(
+            (part.alias or column_name(part.expression), self._path(part.expression))
+            if part.expression is not None
+            else (self._variable, WHOLE)
+            for part in returns.projections
+        )
+
+    def _path(self, node: Expression) -> FieldPath:
+        if node == Variable(self._variable):
+            return WHOLE
+        match self._operand(node):
+            case Variable(name="id"):
+                return ("id",)
+            case Attribute(base=base, name=name):
+                return (*self._prefix(base), name)
+        raise _refused("a constant in RETURN")
+
+    def _prefix(self, node: Expression) -> FieldPath:
+        match node:
+            case Attribute(base=base, name=name):
+                return (*self._prefix(base), name)
+            case Variable(name=name):
+                return (name,)
+        raise _refused("a computed value in RETURN")
+
+
+def _is_null(operand: Expression) -> Expression:
+    return Unary("NOT", Call("holds", (Binary("!=", operand, _NULL),)))
+
+
+def _value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
+    if path == WHOLE:
+        return {"id": key, "_type": collection, **document}
+    if path == ("id",):
+        return key
+    value: Any = document
+    for name in path[1:]:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _refused(what: str) -> SubscriptionError:
+    text = (
+        f"{what} cannot be answered over an external collection: the pipeline sees one document at a time. "
+        "Watch one collection with a condition on its attributes, or bring the data into the graph"
+    )
+    return SubscriptionError("E6204", text)

@@ -1,0 +1,225 @@
+"""What every journal of external collections promises, whatever keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from threading import Thread
+
+import psycopg
+import pytest
+
+from vedette.errors import SourceError, StoreError
+from vedette.sources.images import decode_image, encode_image
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import ChangeRow, Quarantined, Source, SourceEvent
+from vedette.testing import ManualClock
+
+SHOP = Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3)
+_NUMBERS = count()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield str(tmp_path)
+        return
+    server = request.getfixturevalue("postgres_url")
+    name = f"journal_{next(_NUMBERS)}"
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    yield server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def journal(address: str, clock: ManualClock) -> Iterator[CollectionJournal]:
+    journal = open_journal(address, clock)
+    journal.add_source(SHOP)
+    yield journal
+    with suppress(StoreError):
+        journal.close()
+
+
+def event(id: str, key: str, after: object | None, *, created: bool = False) -> SourceEvent:
+    image = None if after is None else encode_image(after)
+    return SourceEvent(
+        event_id=id, collection="shop::orders", key=key, after=image, created=created, time_ms=5
+    )
+
+
+def everything(journal: CollectionJournal) -> list[ChangeRow]:
+    return list(journal.read(0, journal.last_offset()))
+
+
+def test_changes_token_and_images_are_one(journal: CollectionJournal, address: str):
+    done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "b", {"n": 2})], "t1")
+    assert (done.appended, done.repeated) == (2, 0)
+    other = open_journal(address)
+    assert other.token("shop") == "t1"
+    assert [row.event_id for row in everything(other)] == ["e1", "e2"]
+    assert [key for key, _ in other.snapshot("default", "shop::orders").documents] == ["a", "b"]
+    other.close()
+
+
+def test_a_repeat_is_dropped_within_a_batch_and_across(journal: CollectionJournal):
+    journal.append("shop", [event("e1", "a", {"n": 1}), event("e1", "a", {"n": 1})], "t1")
+    done = journal.append("shop", [event("e1", "a", {"n": 1}), event("e2", "a", {"n": 2})], "t2")
+    assert (done.appended, done.repeated) == (1, 1)
+    assert [row.event_id for row in everything(journal)] == ["e1", "e2"]
+
+
+def test_two_writes_of_one_document_in_one_transaction_both_count(journal: CollectionJournal):
+    """Ruling 5: the triple (time, transaction, key) is no identity."""
+    journal.append("shop", [event("t.0", "a", {"n": 1}), event("t.1", "a", {"n": 2})], "t")
+    assert [decode_image(row.after or b"") for row in everything(journal)] == [{"n": 1}, {"n": 2}]
+
+
+def test_before_images_come_from_the_last_image(journal: CollectionJournal):
+    journal.append("shop", [event("1", "a", {"n": 1}, created=True), event("2", "a", {"n": 2})], None)
+    journal.append("shop", [event("3", "a", None), event("4", "a", {"n": 4}, created=True)], None)
+    rows = everything(journal)
+    assert [row.op for row in rows] == ["create", "update", "delete", "create"]
+    assert [row.before and decode_image(row.before)["n"] for row in rows] == [None, 1, 2, None]
+    assert all(row.before_known for row in rows)
+
+
+def test_what_the_source_tells_of_before_wins(journal: CollectionJournal):
+    told = SourceEvent(
+        event_id="1", collection="shop::orders", key="a", before=encode_image({"n": 0}), after=None, time_ms=1
+    )
+    journal.append("shop", [told], None)
+    (row,) = everything(journal)
+    assert (row.op, decode_image(row.before or b"")) == ("delete", {"n": 0})
+
+
+def test_an_unknown_past_is_said_and_an_unknown_deletion_is_nothing(journal: CollectionJournal):
+    journal.append("shop", [event("1", "never seen", {"n": 1}), event("2", "nor this", None)], None)
+    (row,) = everything(journal)
+    assert row.key == "never seen"
+    assert not row.before_known
+
+
+def test_numbers_are_consecutive_per_partition_and_stay_with_the_key(journal: CollectionJournal):
+    for batch in range(4):
+        journal.append("shop", [event(f"{batch}.{n}", f"k{n}", {"b": batch}) for n in range(20)], None)
+    rows = everything(journal)
+    by_partition = {row.partition: [r.seq for r in rows if r.partition == row.partition] for row in rows}
+    assert len(by_partition) == 3
+    assert all(seqs == list(range(1, len(seqs) + 1)) for seqs in by_partition.values())
+    assert all(len({r.partition for r in rows if r.key == key}) == 1 for key in {row.key for row in rows})
+    assert {p.id: p.seq for p in journal.partitions("shop")} == {p: len(s) for p, s in by_partition.items()}
+    assert 0 not in by_partition, "partition 0 is the engine's own"
+
+
+def test_partitions_of_two_sources_are_different(journal: CollectionJournal):
+    journal.add_source(Source(name="other", kind="postgres", address="x", partitions=2))
+    assert len({partition.id for partition in journal.partitions()}) == 5
+
+
+def test_shares_of_a_range_are_the_range(journal: CollectionJournal):
+    journal.append("shop", [event(str(n), f"k{n}", {"n": n}) for n in range(50)], None)
+    end = journal.last_offset()
+    shares = [row for i in range(2) for row in journal.read(10, end, share=(i, 2))]
+    assert sorted(shares) == list(journal.read(10, end))
+    assert list(journal.read(10, end, limit=3)) == list(journal.read(10, end))[:3]
+
+
+def test_a_range_ends_where_rows_or_bytes_do(journal: CollectionJournal):
+    journal.append("shop", [event(str(n), f"k{n}", {"text": "x" * 100}) for n in range(10)], None)
+    first = everything(journal)[0].offset
+    assert journal.range_end(first - 1, 4, 10**9) == first + 3
+    assert journal.range_end(first - 1, 100, 350) == first + 2
+    assert journal.range_end(first - 1, 100, 1) == first, "one change at least, however large"
+    assert journal.range_end(journal.last_offset(), 4, 10) == journal.last_offset()
+
+
+def test_a_snapshot_and_the_changes_after_it_are_all_there_is(journal: CollectionJournal):
+    journal.append("shop", [event(str(n), f"k{n}", {"n": n}) for n in range(5)], None)
+    page = journal.snapshot("default", "shop::orders", limit=3)
+    journal.append("shop", [event("x", "k9", {"n": 9})], None)
+    assert [key for key, _ in page.documents] == ["k0", "k1", "k2"]
+    assert [row.key for row in journal.read(page.offset, journal.last_offset())] == ["k9"]
+    rest = journal.snapshot("default", "shop::orders", after_key="k2")
+    assert [key for key, _ in rest.documents] == ["k3", "k4", "k9"]
+    assert journal.snapshot("somebody else", "shop::orders").documents == ()
+    assert journal.collections("default") == ["shop::orders"]
+
+
+def test_what_is_trimmed_is_said(journal: CollectionJournal, clock: ManualClock):
+    journal.append("shop", [event("1", "a", {"n": 1})], None)
+    clock.advance(60)
+    journal.append("shop", [event("2", "b", {"n": 2})], None)
+    kept = journal.trim(int(clock.now().timestamp() * 1000) - 30_000)
+    assert [row.event_id for row in journal.read(kept - 1, journal.last_offset())] == ["2"]
+    with pytest.raises(StoreError) as caught:
+        everything(journal)
+    assert caught.value.code == "E6006"
+    assert len(journal.snapshot("default", "shop::orders").documents) == 2, "last images stay"
+
+
+def test_offsets_are_not_used_again_after_everything_is_trimmed(
+    journal: CollectionJournal, clock: ManualClock
+):
+    last = journal.append("shop", [event("1", "a", {"n": 1})], None).offset
+    clock.advance(10)
+    journal.trim(int(clock.now().timestamp() * 1000))
+    assert journal.last_offset() == last
+    assert journal.append("shop", [event("2", "a", {"n": 2})], None).offset == last + 1
+
+
+def test_waiting_ends_with_the_append_of_another(journal: CollectionJournal, address: str):
+    last = journal.last_offset()
+    other = open_journal(address)
+    thread = Thread(target=lambda: other.append("shop", [event("1", "a", {"n": 1})], None))
+    thread.start()
+    assert journal.wait(last, 30.0) == last + 1
+    thread.join()
+    other.close()
+    assert journal.wait(last, 30.0) == last + 1, "at once when it is there already"
+
+
+def test_states_and_epochs(journal: CollectionJournal):
+    before = journal.partitions("shop")
+    journal.mark("shop", "stale", "the slot is gone")
+    assert {(p.state, p.reason) for p in journal.partitions()} == {("stale", "the slot is gone")}
+    journal.mark("shop", "live", new_epoch=True)
+    after = journal.partitions("shop")
+    assert all(new.epoch > old.epoch for old, new in zip(before, after, strict=True))
+
+
+def test_the_quarantine_keeps_each_poison_once(journal: CollectionJournal):
+    poison = Quarantined(source="shop", event_id="p", reason="no object", excerpt="[1]", time_ms=1)
+    journal.quarantine(poison)
+    journal.quarantine(poison)
+    assert journal.quarantined("shop") == [poison]
+
+
+def test_sources_come_and_go(journal: CollectionJournal):
+    assert journal.sources() == [SHOP]
+    journal.set_paused("shop", True)
+    assert journal.source("shop").paused
+    with pytest.raises(SourceError) as caught:
+        journal.add_source(SHOP)
+    assert caught.value.code == "E6101"
+    journal.append("shop", [event("1", "a", {"n": 1})], "t")
+    journal.remove_source("shop")
+    for call in (lambda: journal.source("shop"), lambda: journal.token("shop")):
+        with pytest.raises(SourceError) as caught:
+            call()
+        assert caught.value.code == "E6103"
+    journal.add_source(SHOP)
+    assert journal.token("shop") is None
+    assert journal.snapshot("default", "shop::orders").documents == ()
+
+
+def test_an_append_to_nothing_leaves_nothing(journal: CollectionJournal):
+    with pytest.raises(SourceError):
+        journal.append("unknown", [event("1", "a", {"n": 1})], "t")
+    assert everything(journal) == []

@@ -1,0 +1,159 @@
+"""A gateway and its engine in one hand: no sockets, no threads, time as the test says."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import Any
+
+from vedette.engine.home import open_vedette
+from vedette.gateway.auth import Authority, OpenDoor
+from vedette.gateway.broker import Broker
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.link import decode_batch, encode_batch
+from vedette.gateway.parcel import Parcel
+from vedette.gateway.protocol import Connection
+from vedette.gateway.switchboard import Switchboard
+from vedette.gateway.tokens import TokenSeal
+from vedette.testing import ManualClock
+
+SECRET = b"0123456789abcdef0123456789abcdef"
+
+
+class Mailbox:
+    """A client's end: what was sent to it, as objects."""
+
+    def __init__(self) -> None:
+        self.received: deque[dict[str, Any]] = deque()
+        self.closed: tuple[int, str] | None = None
+
+    def send(self, parcel: Parcel) -> None:
+        self.received.append(json.loads(parcel.message))
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = (code, reason)
+
+
+class LocalPort:
+    """A gateway's place at the broker. Batches go through their bytes, as between processes."""
+
+    def __init__(self, board: Switchboard) -> None:
+        self.board = board
+
+    def say(self, records: list[Any]) -> None:
+        self.board.said(decode_batch(encode_batch(records)[4:], from_gateway=False))
+
+
+class Wire:
+    """One engine, one or more gateways."""
+
+    def __init__(
+        self,
+        location: str = ":memory:",
+        *,
+        limits: GatewayLimits | None = None,
+        authority: Authority | None = None,
+        settings: dict[str, Any] | None = None,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.limits = limits or GatewayLimits()
+        self.authority = authority or OpenDoor()
+        self.home = open_vedette(
+            location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
+        )
+        self.broker = Broker(self.home, seal=TokenSeal(SECRET), limits=self.limits, clock=self.clock)
+        self._requests: deque[tuple[LocalPort, Any]] = deque()
+        self.boards: list[Switchboard] = []
+        self.gateway()
+
+    def gateway(self) -> Switchboard:
+        """One more gateway process."""
+
+        def ask(record: Any) -> bool:
+            self._requests.append((port, decode_batch(encode_batch([record])[4:], from_gateway=True)[0]))
+            return True
+
+        board = Switchboard(limits=self.limits, authority=self.authority, clock=self.clock, ask=ask)
+        port = LocalPort(board)
+        self.boards.append(board)
+        return board
+
+    def run(self) -> None:
+        """Let everything happen that can."""
+        self.broker.process(())
+        while self._requests:
+            batch = list(self._requests)
+            self._requests.clear()
+            self.broker.process(batch)
+            self.broker.process(())
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.broker.housekeep()
+        self.run()
+
+    def client(self, database: str = "default", *, gateway: int = 0, version: int = 0, **auth: Any) -> Client:
+        client = Client(self, self.boards[gateway])
+        if database:
+            client.send("auth", {"token": "", "database": database, "version": version, **auth}, id="auth")
+            answer = client.take()
+            assert answer["type"] == "auth_ack", answer
+        return client
+
+    def close(self) -> None:
+        self.broker.close()
+        self.home.close()
+
+
+class Client:
+    def __init__(self, wire: Wire, board: Switchboard) -> None:
+        self.wire, self.board = wire, board
+        self.mailbox = Mailbox()
+        self.connection: Connection = board.connect(self.mailbox)
+
+    def raw(self, data: bytes | str) -> None:
+        self.board.received(self.connection, data)
+        self.wire.run()
+
+    def send(self, type: str, payload: Any = None, *, id: str | None = None, **top: Any) -> None:
+        message: dict[str, Any] = {"type": type, **top}
+        if id is not None:
+            message["id"] = id
+        if payload is not None:
+            message["payload"] = payload
+        self.raw(json.dumps(message))
+
+    def all(self) -> list[dict[str, Any]]:
+        self.wire.run()
+        messages = list(self.mailbox.received)
+        self.mailbox.received.clear()
+        return messages
+
+    def take(self) -> dict[str, Any]:
+        self.wire.run()
+        return self.mailbox.received.popleft()
+
+    def ask(self, type: str, payload: Any = None, **more: Any) -> dict[str, Any]:
+        """Send and take the one answer."""
+        self.send(type, payload, id="q", **more)
+        return self.take()
+
+    def execute(self, statement: str, **params: Any) -> dict[str, Any]:
+        answer = self.ask("execute", {"statement": statement, "params": params})
+        assert answer["type"] == "result", answer
+        payload: dict[str, Any] = answer["payload"]
+        return payload
+
+    def define(self, ontology: str) -> None:
+        answer = self.ask("define", {"ontology": ontology})
+        assert answer["type"] == "define_ack", answer
+
+    def cut(self) -> None:
+        """The connection is gone without a word."""
+        self.board.disconnect(self.connection, orderly=False)
+        self.wire.run()
+
+    def leave(self) -> None:
+        self.board.disconnect(self.connection, orderly=True)
+        self.wire.run()

@@ -1,0 +1,340 @@
+"""Watches that outlive their session, at the moments that matter: a death, a definition, a trimmed log, a full memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vedette
+from vedette.engine.home import Vedette
+from vedette.errors import WatchError
+from vedette.testing import ManualClock
+
+ONTOLOGY = """
+node Person { name: String? }
+node Task { title: String?, points: Int?, due: Timestamp? }
+node Note { text: String? }
+edge about(note: Note, task: Task)
+edge cleared(person: Person, task: Task)
+"""
+MAY_WATCH = "policy watching: ON META SPAWN(_Watch) ALLOW IF true"
+ALL = "policy all: ON * ALLOW IF true"
+
+
+class Lives:
+    """A directory, and the processes that held it one after another. `die` leaves nothing in order."""
+
+    def __init__(self, place: Path, clock: ManualClock, **settings: Any) -> None:
+        self._places = (place / f"life{number}" for number in count())
+        self._clock, self._settings = clock, settings
+        self._place = next(self._places)
+        self._open: list[Vedette] = []
+        self.db = self._live()
+
+    def _live(self) -> Vedette:
+        db = vedette.open(str(self._place), clock=self._clock, environment={}, **self._settings)
+        self._open.append(db)
+        return db
+
+    def die(self) -> Vedette:
+        """What is durable is all that is left: another process finds a copy of it."""
+        gate = self.db.database("default").gate
+        gate.wait(gate.submitted_tick)
+        former, self._place = self._place, next(self._places)
+        shutil.copytree(former, self._place)
+        self.db = self._live()
+        return self.db
+
+    def close(self) -> None:
+        for db in self._open:
+            db.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def lives(tmp_path: Path, clock: ManualClock) -> Iterator[Lives]:
+    made = Lives(tmp_path, clock, log_retention_seconds=3600.0)
+    made.db.define(ONTOLOGY)
+    yield made
+    made.close()
+
+
+def told(events: list[Any]) -> list[tuple[str, Any]]:
+    return [(event.type, list((event.match or {}).values())) for event in events]
+
+
+def notes(db: Vedette) -> list[str]:
+    return sorted(row[0] for row in db.session().execute("MATCH n: Note RETURN n.text").rows)
+
+
+def without_actions(db: Vedette) -> None:
+    """Let this process die, as it were, between every commit and what it sets off."""
+    db.database("default").watching.triggers.run = lambda turn: None  # type: ignore[method-assign]
+
+
+# --- triggers ---------------------------------------------------------------------------------------------------
+
+NOTE = "ON MATCH DO SPAWN n: Note { text = t.title }"
+
+
+@pytest.mark.parametrize("condition", ["t.points > 3", "t.due < now()"], ids=["plain", "time-dependent"])
+def test_a_death_between_commit_and_action(lives: Lives, clock: ManualClock, condition: str) -> None:
+    session = lives.db.session()
+    session.execute(f"WATCH t: Task WHERE {condition} {NOTE}")
+    past = clock.now()
+    clock.advance(10)
+    session.execute('SPAWN a: Task { title = "one", points = 4, due = $past }', past=past)
+    assert notes(lives.db) == ["one"]
+    without_actions(lives.db)
+    session.execute('SPAWN a: Task { title = "two", points = 4, due = $past }', past=past)
+    session.execute('SPAWN a: Task { title = "three", points = 4, due = $past }', past=past)
+    assert notes(lives.db) == ["one"]
+    assert notes(lives.die()) == ["one", "three", "two"]
+    assert notes(lives.die()) == ["one", "three", "two"]
+
+
+def test_a_death_before_the_first_action_of_a_watch_on_the_time(lives: Lives, clock: ManualClock) -> None:
+    session = lives.db.session()
+    session.execute('SPAWN a: Task { title = "later", due = $due }', due=clock.now())
+    session.execute('SET #a.title = "late"')
+    without_actions(lives.db)
+    session.execute(f"WATCH t: Task WHERE t.due < now() AND t.points = 1 {NOTE}")
+    clock.advance(5)
+    session.execute("SET #a.points = 1")
+    clock.advance(5)
+    session.execute('SPAWN other: Task { title = "other" }')
+    assert notes(lives.die()) == ["late"]
+
+
+def test_what_falls_due_while_nobody_runs_sets_it_off_at_the_next_commit(
+    lives: Lives, clock: ManualClock
+) -> None:
+    session = lives.db.session()
+    session.execute(f"WATCH t: Task WHERE t.due < now() {NOTE}")
+    clock.advance(1)
+    session.execute('SPAWN a: Task { title = "soon", due = $due }', due=clock.now())
+    db = lives.die()
+    clock.advance(60)
+    assert notes(db) == []
+    db.session().execute('SPAWN b: Person { name = "anyone" }')
+    assert notes(db) == ["soon"]
+    assert notes(lives.die()) == ["soon"]
+
+
+def test_a_tick_by_the_clock_sets_off_actions(tmp_path: Path, clock: ManualClock) -> None:
+    lives = Lives(tmp_path, clock, tick_interval_seconds=1.0)
+    lives.db.define(ONTOLOGY)
+    session = lives.db.session()
+    session.execute(f"WATCH t: Task WHERE t.due < now() {NOTE}")
+    clock.advance(0.5)
+    session.execute('SPAWN a: Task { title = "due", due = $due }', due=clock.now())
+    assert lives.db.database("default").state.graph.types.get("Note") in (None, {})
+    clock.advance(2)
+    assert len(lives.db.database("default").state.graph.types["Note"]) == 1
+    assert notes(lives.die()) == ["due"]
+    lives.close()
+
+
+def test_actions_fit_the_ontology_that_has_grown(lives: Lives) -> None:
+    session = lives.db.session()
+    session.execute(f"WATCH t: Task WHERE t.points > 3 {NOTE}")
+    lives.db.define('node Note { text: String?, kind: String [required] = "trigger" }')
+    session.execute('SPAWN a: Task { title = "one", points = 4 }')
+    assert session.execute("MATCH n: Note RETURN n.text, n.kind").rows == [("one", "trigger")]
+
+
+def test_actions_keep_what_they_speak_of_when_the_filter_or_the_policies_change(lives: Lives) -> None:
+    admin = lives.db.session()
+    admin.run('SPAWN ann: Person { name = "ann" }; SPAWN desk: Person; SPAWN other: Person')
+    ann = lives.db.session(actor=admin.bindings["ann"])
+    lives.db.define(f"{MAY_WATCH}\n{ALL}")
+    ids = {"desk": admin.bindings["desk"], "other": admin.bindings["other"]}
+    made = ann.watch(
+        "WATCH t: Task WHERE t.points > 3 [filter: t.title != null] ON MATCH DO LINK cleared(#$desk, t)",
+        desk=ids["desk"],
+    )
+    lives.db.define("policy more: ON MATCH(x: Task) DENY IF cleared(current_actor(), x)")
+    ann.execute("ALTER WATCH #$w SET [filter: NOT cleared(current_actor(), t)]", w=made.id)
+    ann.execute('SPAWN a: Task { title = "one", points = 4 }')
+    assert admin.execute("MATCH cleared(p, t) RETURN p.id").rows == [(ids["desk"],)]
+    again = lives.die().session()
+    again.execute('SPAWN a: Task { title = "two", points = 4 }')
+    assert again.execute("MATCH cleared(p, t) RETURN p.id").rows == [(ids["desk"],)] * 2
+
+
+def test_a_reader_and_actions_have_their_own_places(lives: Lives) -> None:
+    """What was acted upon is not acted upon again, and what its reader has not confirmed is told again."""
+    session = lives.db.session()
+    watch = session.watch(f"WATCH t: Task WHERE t.points > 3 [delivery: reliable] {NOTE} RETURN t.title")
+    watch.poll()
+    for title in ("one", "two", "three"):
+        session.execute("SPAWN a: Task { title = $title, points = 4 }", title=title)
+    assert told(watch.poll(limit=1)) == [("added", ["one"])]
+    again = lives.die().session().attach(watch.id)
+    assert told(again.poll()) == [("added", ["one"]), ("added", ["two"]), ("added", ["three"])]
+    assert notes(lives.db) == ["one", "three", "two"]
+
+
+def test_actions_do_not_wait_for_a_slow_reader(lives: Lives) -> None:
+    session = lives.db.session()
+    watch = session.watch(
+        f"WATCH t: Task WHERE t.points > 3 [delivery: reliable, buffer: 2] {NOTE} RETURN t.title"
+    )
+    titles = [f"task {number}" for number in range(6)]
+    for title in titles:
+        session.execute("SPAWN a: Task { title = $title, points = 4 }", title=title)
+    assert notes(lives.db) == titles
+    events = [event for _ in range(9) for event in watch.poll()]
+    assert told(events) == [("initial", []), *(("added", [title]) for title in titles)]
+    assert [event.position for event in events] == [1, 2, 3, 4, 5, 6, 7]
+    assert notes(lives.db) == titles
+
+
+# --- policies and definitions -----------------------------------------------------------------------------------
+
+
+def actor_of(db: Vedette) -> tuple[Any, Any]:
+    admin = db.session()
+    admin.run('SPAWN ann: Person { name = "ann" }; SPAWN one: Task { title = "one" }')
+    return admin, db.session(actor=admin.bindings["ann"])
+
+
+def test_what_a_policy_brought_is_told_after_a_death_by_a_new_snapshot(lives: Lives) -> None:
+    lives.db.define(f"{MAY_WATCH}\npolicy cleared: ON MATCH(t: Task) ALLOW IF cleared(current_actor(), t)")
+    admin, ann = actor_of(lives.db)
+    watch = ann.watch("WATCH t: Task [delivery: reliable] RETURN t.title")
+    assert watch.poll()[0].matches == ()
+    lives.db.define("policy all_tasks: ON MATCH(t: Task) ALLOW IF true")
+    assert told(watch.poll()) == [("added", ["one"])]
+    db = lives.die()
+    again = db.session(actor=admin.bindings["ann"]).attach(watch.id)
+    (initial,) = again.poll()
+    assert (initial.type, initial.matches, initial.dropped) == ("initial", ({"t.title": "one"},), 1)
+    db.session().execute('SPAWN two: Task { title = "two" }')
+    assert told(again.poll()) == [("added", ["two"])]
+
+
+def test_nobody_knows_what_an_actor_saw_before_a_policy(lives: Lives) -> None:
+    admin, ann = actor_of(lives.db)
+    tick = lives.db.database("default").state.tick - 1
+    admin.execute('SPAWN two: Task { title = "two" }')
+    lives.db.define(f"{MAY_WATCH}\npolicy all_tasks: ON MATCH(t: Task) ALLOW IF true")
+    for db in (lives.db, lives.die()):
+        actor = db.session(actor=admin.bindings["ann"])
+        with pytest.raises(WatchError, match=r"E8009.*since.*policy"):
+            actor.watch(f"WATCH t: Task [initial: since({tick})] RETURN t.title")
+        system = db.session().watch(f"WATCH t: Task [initial: since({tick})] RETURN t.title")
+        assert told(system.poll()) == [("added", ["two"])]
+
+
+@pytest.mark.parametrize("what", ["attribute", "policy", "filter", "best effort"])
+def test_a_watch_whose_memory_is_full_meets_a_change(lives: Lives, what: str) -> None:
+    lives.db.define(f"{MAY_WATCH}\npolicy all_tasks: ON MATCH(t: Task) ALLOW IF true")
+    admin, ann = actor_of(lives.db)
+    watch = ann.watch("WATCH t: Task [delivery: reliable, buffer: 2] RETURN t.title")
+    for number in range(5):
+        admin.execute("SPAWN t: Task { title = $title, points = 2 }", title=f"task {number}")
+    match what:
+        case "attribute":
+            lives.db.define("node Task { title: String?, points: Int?, due: Timestamp?, room: String? }")
+        case "policy":
+            lives.db.define("policy small: ON MATCH(t: Task) DENY IF t.points < 2")
+        case "filter":
+            watch.alter('[filter: t.title != "nothing"]')
+        case "best effort":
+            watch.alter("[delivery: best_effort]")
+    admin.execute('SPAWN t: Task { title = "last" }')
+    rows: list[str] = []
+    for event in [event for _ in range(9) for event in watch.poll()]:
+        matched = event.matches if event.type == "initial" else (*({"t.title": t} for t in rows), event.match)
+        assert event.type in ("initial", "added")
+        rows = [row["t.title"] for row in matched]
+    assert rows == ["one", *(f"task {number}" for number in range(5)), "last"]
+
+
+def test_another_filter_speaks_of_the_actor_of_the_watch(lives: Lives) -> None:
+    admin, ann = actor_of(lives.db)
+    watch = ann.watch("WATCH t: Task RETURN t.title")
+    watch.poll()
+    admin.execute("ALTER WATCH #$w SET [filter: cleared(current_actor(), t)]", w=watch.id)
+    admin.execute("LINK cleared(#ann, #one)")
+    assert told(watch.poll()) == [("removed", ["one"]), ("added", ["one"])]
+
+
+# --- the log ----------------------------------------------------------------------------------------------------
+
+
+def chatter(db: Vedette, clock: ManualClock) -> None:
+    """Hours in which others write, and the log forgets."""
+    session = db.session()
+    for _ in range(3):
+        session.execute('SPAWN p: Person { name = "someone" }')
+        clock.advance(3700)
+    session.close()
+
+
+@pytest.mark.parametrize("more", ["", NOTE], ids=["reliable", "trigger"])
+def test_a_quiet_watch_outlives_the_log(lives: Lives, clock: ManualClock, more: str) -> None:
+    session = lives.db.session()
+    watch = session.watch(f"WATCH t: Task [delivery: reliable] {more} RETURN t.title")
+    watch.poll()
+    session.execute('SPAWN a: Task { title = "one" }')
+    watch.poll()
+    watch.poll()
+    chatter(lives.db, clock)
+    again = lives.die().session().attach(watch.id)
+    lives.db.session().execute('SPAWN a: Task { title = "two" }')
+    assert told(again.poll()) == [("added", ["two"])]
+    assert again.errors() == []
+
+
+def test_a_watch_that_the_log_has_left_behind_is_ended_and_the_database_opens(
+    lives: Lives, clock: ManualClock
+) -> None:
+    session = lives.db.session()
+    watch = session.watch("WATCH t: Task [delivery: reliable] RETURN t.title")
+    watch.poll()
+    session.execute('SPAWN a: Task { title = "one" }')
+    chatter(lives.db, clock)
+    db = lives.die()
+    with pytest.raises(WatchError, match="E8002"):
+        db.session().attach(watch.id)
+    other = db.session().watch("WATCH t: Task RETURN t.title")
+    db.session().execute('SPAWN a: Task { title = "two" }')
+    assert told(other.poll())[-1] == ("added", ["two"])
+
+
+def test_a_look_back_that_overflows_leaves_equal_watches_alone(lives: Lives) -> None:
+    session = lives.db.session()
+    text = "WATCH t: Task [initial: since(0), buffer: $room, on_full: error] RETURN t.title"
+    fine = session.watch(text, room=100)
+    for number in range(5):
+        session.execute("SPAWN t: Task { points = $n }", n=number)
+    ended = session.watch(text, room=2)
+    assert ended.status == "cancelled"
+    assert [error.code for error in ended.errors()] == ["E8005"]
+    session.execute('SPAWN t: Task { title = "heard" }')
+    assert told(fine.poll())[-1] == ("added", ["heard"])
+
+
+# --- taking up --------------------------------------------------------------------------------------------------
+
+
+def test_only_what_lasts_is_taken_up_again(lives: Lives) -> None:
+    owner, other = lives.db.session(), lives.db.session()
+    passing = owner.watch("WATCH t: Task RETURN t.title")
+    for session in (owner, other):
+        with pytest.raises(WatchError, match="E8010"):
+            session.attach(passing.id)
+    owner.close()
+    with pytest.raises(WatchError, match="E8002"):
+        other.attach(passing.id)

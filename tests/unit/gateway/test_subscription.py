@@ -1,0 +1,101 @@
+"""One subscription at a gateway: whatever happens, its client has every event in order, or is told it has not."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.gateway.outbox import Load, Outbox, Watermarks
+from vedette.gateway.subscription import Hold, Phase, Subscription
+
+moves = st.lists(
+    st.sampled_from(["event", "pause", "unpause", "clog", "free", "ack", "answer", "part", "lose"]), max_size=80
+)
+
+
+@given(moves, st.none() | st.integers(1, 4))
+def test_no_move_makes_a_hole(script: list[str], most: int | None):
+    sub = Subscription("s", stream=1, seq=0, key=b"", max_unacked=most)
+    log: list[int] = []  # what the stream said: the window that keeps everything
+    got: list[int] = []
+    asked: list[int] = []
+    for move in script:
+        if move == "event":
+            log.append(len(log) + 1)
+            if sub.offer(log[-1]):
+                got.append(log[-1])
+        elif move in ("pause", "clog"):
+            sub.hold(Hold.PAUSED if move == "pause" else Hold.CLOGGED)
+        elif move in ("unpause", "free"):
+            if sub.release(Hold.PAUSED if move == "unpause" else Hold.CLOGGED):
+                asked.append(sub.seq)
+        elif move == "ack":
+            if got and sub.acknowledged(got[-1]):
+                asked.append(sub.seq)
+        elif move in ("answer", "part") and asked:
+            answer_replay(sub, log, asked, got, chunk=2 if move == "part" else len(log) + 1)
+        elif move == "lose" and asked and sub.phase is Phase.CATCHING:
+            asked.clear()
+            assert sub.spoil()
+        sub.validate()
+        assert got == log[: len(got)], "a hole, a repeat or a wrong order"
+        if sub.phase is Phase.LIVE:
+            assert got == log
+        if most is not None:
+            assert sub.phase is not Phase.LIVE or len(got) >= len(log)
+
+
+def answer_replay(sub: Subscription, log: list[int], asked: list[int], got: list[int], *, chunk: int) -> None:
+    place = asked.pop()
+    missed = [seq for seq in log if seq > place]
+    more = len(missed) > chunk
+    for seq in missed[:chunk]:
+        if sub.holds or sub.phase is Phase.STALE:
+            more = True
+            break
+        if seq > sub.seq:
+            sub.sent(seq)
+            got.append(seq)
+    if sub.caught_up(more=more):
+        asked.append(sub.seq)
+
+
+def test_stale_is_told_once_and_final():
+    sub = Subscription("s", stream=1, seq=0, key=b"")
+    assert sub.spoil()
+    assert not sub.spoil()
+    assert not sub.offer(1)
+    sub.hold(Hold.PAUSED)
+    assert not sub.release(Hold.PAUSED)
+    assert sub.phase is Phase.STALE
+
+
+@given(st.lists(st.integers(0, 120), max_size=40))
+def test_watermarks_have_hysteresis(levels: list[int]):
+    marks, load = Watermarks(100), Load.NORMAL
+    for level in levels:
+        before, load = load, marks.measure(level)
+        if level >= 90:
+            assert load is Load.HARD
+        elif level >= 70:
+            assert load is max(before, Load.SOFT)
+        elif level >= 60:
+            assert load is before
+        else:
+            assert load is Load.NORMAL
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=40))
+def test_an_outbox_clogs_at_high_and_frees_at_low(steps: list[tuple[bool, int]]):
+    outbox, clogged = Outbox(100, 30), False
+    for add, amount in steps:
+        if add:
+            changed = outbox.add(amount, 0.0)
+            assert changed == (not clogged and outbox.waiting >= 100)
+            clogged = clogged or changed
+        else:
+            left = min(amount, outbox.waiting)
+            changed = outbox.drained(left)
+            assert changed == (clogged and left <= 30)
+            clogged = clogged and not changed
+        assert outbox.clogged == clogged

@@ -1,0 +1,50 @@
+"""Resume tokens: what goes in comes out, and nothing else is let in."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.gateway.tokens import ResumeToken, TokenSeal, subscription_hash
+
+SEAL = TokenSeal(b"k" * 32)
+tokens = st.builds(
+    ResumeToken,
+    subscription=st.binary(min_size=16, max_size=16),
+    epoch=st.integers(-(2**63), 2**63 - 1),
+    seqs=st.dictionaries(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1), max_size=5),
+    pending=st.booleans(),
+)
+
+
+@given(tokens, st.text(max_size=10))
+def test_round_trip(token: ResumeToken, tenant: str):
+    assert SEAL.open(tenant, SEAL.seal(tenant, token)) == token
+
+
+@given(tokens, st.text(max_size=10), st.text(max_size=10))
+def test_for_another_tenant_it_is_no_token(token: ResumeToken, tenant: str, other: str):
+    if tenant != other:
+        assert SEAL.open(other, SEAL.seal(tenant, token)) is None
+
+
+@given(tokens, st.data())
+def test_any_changed_character_spoils_it(token: ResumeToken, data: st.DataObject):
+    text = SEAL.seal("t", token)
+    place = data.draw(st.integers(0, len(text) - 2))  # the last one may hold unused bits
+    other = data.draw(st.sampled_from("ABCxyz019-_").filter(lambda c: c != text[place]))
+    assert SEAL.open("t", text[:place] + other + text[place + 1 :]) is None
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_token_or_none(text: str):
+    assert SEAL.open("t", text) is None
+
+
+def test_another_secret_makes_other_tokens():
+    token = ResumeToken(subscription=b"s" * 16, epoch=1, seqs={0: 1})
+    assert TokenSeal(b"x" * 32).open("t", SEAL.seal("t", token)) is None
+
+
+def test_parts_of_a_hash_do_not_run_into_each_other():
+    assert subscription_hash("ab", "c") != subscription_hash("a", "bc")
