@@ -135,9 +135,12 @@ class Client:
         return self.mailbox.received.popleft()
 
     def ask(self, type: str, payload: Any = None, **more: Any) -> dict[str, Any]:
-        """Send and take the one answer."""
+        """Send and take the one answer; events stay where they are."""
         self.send(type, payload, id="q", **more)
-        return self.take()
+        self.wire.run()
+        (answer,) = [message for message in self.mailbox.received if message.get("id") == "q"]
+        self.mailbox.received.remove(answer)
+        return answer
 
     def execute(self, statement: str, **params: Any) -> dict[str, Any]:
         answer = self.ask("execute", {"statement": statement, "params": params})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.properties.watch_oracle import Oracle
-from vedette.errors import TransactionError, VedetteError
+from vedette.errors import TransactionError, VedetteError, WatchError
 
 TASKS = """
 node Person { name: String?, level: Int?, boss: Person? }
@@ -481,6 +481,99 @@ def test_what_triggers_do_is_seen_at_once(oracle: Oracle) -> None:
     oracle.session(None).watch("WATCH t: Task ON MATCH DO SPAWN p: Person { level = t.points }")
     oracle.do("SPAWN t1: Task { points = 4 }")
     assert seen.news() == [{"type": "added", "match": {"level": 4}}]
+
+
+def test_what_a_savepoint_takes_back_covers_nothing(oracle: Oracle) -> None:
+    """Others may write what a transaction has taken its hands off again."""
+    oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 1 }")
+    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    oracle.do("BEGIN", "SAVEPOINT here", "SET #t1.points = 2", "KILL #t2", "ROLLBACK TO here")
+    assert types(seen.news()) == ["changed", "removed", "changed", "added"]
+    oracle.do("SET #t1.points = 3", "KILL #t2", session=1)
+    assert types(seen.news()) == ["changed", "removed"]
+    oracle.do("SET #t1.points = 4")
+    assert [event["match"]["points"] for event in seen.news()] == [4]
+    oracle.do("ROLLBACK")
+    assert [event["match"]["points"] for event in seen.news()] == [3]
+
+
+def test_rules_are_seen_at_the_commit_and_a_refused_commit_is_taken_back() -> None:
+    rules = """
+        rule mark: t: Task WHERE t.points = 9 => SET t.title = "nine", SPAWN p: Person { level = 9 }
+        constraint small: t: Task => t.points < 20
+    """
+    with Oracle(TASKS + rules) as oracle:
+        tasks = oracle.follow("t: Task", "t.points AS points, t.title AS title", ids="t", immediate=True)
+        people = oracle.follow("p: Person", "COUNT(*) AS n", kind="groups", immediate=True)
+        oracle.together("SPAWN t1: Task { points = 9 }")
+        assert [event["match"]["title"] for event in tasks.news()] == [None, "nine"]
+        oracle.do("BEGIN", "SET #t1.points = 30", "SPAWN t2: Task")
+        with pytest.raises(VedetteError, match="small"):
+            oracle.do("COMMIT")
+        oracle.check("the refusal")
+        assert types(tasks.news()) == ["changed", "added", "changed", "removed"]
+        with pytest.raises(VedetteError, match="small"):
+            oracle.do("SET #t1.points = 40")
+        oracle.check("the refusal")
+        assert types(tasks.news()) == ["changed", "changed"]
+        assert [event["match"]["n"] for event in people.news()] == [1]
+
+
+def test_a_definition_ends_open_transactions(oracle: Oracle) -> None:
+    oracle.do("SPAWN t1: Task { points = 1 }")
+    seen = oracle.follow("t: Task", "t AS t", ids="t", immediate=True)
+    oracle.do("BEGIN", "SET #t1.points = 2", "SPAWN t2: Task")
+    seen.news()
+    oracle.db.define("node Person { name: String?, level: Int?, boss: Person?, room: Int = 1 }")
+    oracle.check("define")
+    assert types(seen.news()) == ["changed", "removed"]
+    with pytest.raises(TransactionError, match="E5005"):
+        oracle.do("COMMIT")
+    oracle.check("the refusal")
+    oracle.do("SET #t1.points = 3")
+    assert types(seen.news()) == ["changed"]
+
+
+def test_one_of_two_transactions_wrote_later_and_is_rolled_back(oracle: Oracle) -> None:
+    oracle.do("SPAWN t1: Task { points = 1 }")
+    seen = oracle.follow("t: Task", "t.points AS points", ids="t", immediate=True)
+    oracle.do("BEGIN", "SET #t1.points = 2")
+    oracle.do("BEGIN", "SET #t1.points = 3", "SPAWN t2: Task { points = 7 }", "ROLLBACK", session=1)
+    oracle.do("COMMIT")
+    assert [event["match"]["points"] for event in seen.news()] == [2, 3, 7, 2, 7]
+
+
+def test_looking_back_ends_with_what_is_being_written(oracle: Oracle) -> None:
+    oracle.do("SPAWN t1: Task { points = 1 }", "SPAWN t2: Task { points = 2 }")
+    oracle.do("BEGIN", "SET #t1.points = 5", "SPAWN t3: Task { points = 3 }")
+    text = "WATCH t: Task [initial: since(0), visibility: immediate] RETURN {}"
+    reader = oracle.session(None)
+    rows, sums = reader.watch(text.format("t.points")), reader.watch(text.format("SUM(t.points) AS sum"))
+    told = [(event.type, event.match["t.points"]) for event in rows.poll()]
+    assert told == [("added", 2), ("changed", 5), ("added", 3)]
+    assert [event.match["sum"] for event in sums.poll()] == [3, 10]
+    oracle.do("ROLLBACK")
+    assert [(event.type, event.match["t.points"]) for event in rows.poll()] == [
+        ("changed", 1),
+        ("removed", 3),
+    ]
+    assert [event.match["sum"] for event in sums.poll()] == [3]
+
+
+def test_drafts_beyond_the_buffer_come_as_a_snapshot(oracle: Oracle) -> None:
+    text = "WATCH t: Task [visibility: immediate, delivery: reliable, buffer: 2] RETURN t.points"
+    watch = oracle.session(None).watch(text)
+    oracle.do("BEGIN", *(f"SPAWN t{n}: Task {{ points = {n} }}" for n in range(5)))
+    events = [event for _ in range(5) for event in watch.poll()]
+    assert types([event.to_dict() for event in events]) == ["initial", "added", "initial"]
+    assert sorted(row["t.points"] for row in events[-1].matches) == [0, 1, 2, 3, 4]
+    oracle.do("ROLLBACK")
+    assert types([event.to_dict() for event in watch.poll()]) == ["removed"] * 5
+
+
+def test_actions_need_something_committed(oracle: Oracle) -> None:
+    with pytest.raises(WatchError, match=r"E8009.*visibility"):
+        oracle.session(None).watch("WATCH t: Task [visibility: immediate] ON MATCH DO SET t.points = 1")
 
 
 # --- another filter ---------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ class Desk:
 
     def group(self, key: Hashable, name: str | None) -> Group:
         if key not in self.groups:
-            self.groups[key] = Group(name)
+            self.groups[key] = Group(key, name)
         return self.groups[key]
 
     def join(self, member: Member, pool: Pool) -> None:
@@ -68,7 +68,7 @@ class Desk:
         group = member.group
         group.members.remove(member)
         if not group.members:
-            self.groups = {key: each for key, each in self.groups.items() if each is not group}
+            del self.groups[group.key]
 
     # --- matches come and go ----------------------------------------------------------------------------------
 
@@ -103,13 +103,13 @@ class Desk:
         place = pool.places.get(element)
         if place is None:
             return None
-        best = place.want
-        if place.drop(identity):
-            if place.want is not best and place.waiting:
-                pool.step_out(place)
-                pool.arrive(place)
-            return None
-        return self._remove_place(place)
+        stood = place.waiting
+        pool.step_out(place)
+        if not place.drop(identity):
+            return self._remove_place(place)
+        if stood:
+            pool.arrive(place)
+        return None
 
     def _remove_place(self, place: Place) -> Delivery | None:
         item, pool = place.item, place.pool
@@ -285,16 +285,15 @@ class Desk:
             heappop(agenda)
         return agenda[0][0] if agenda else None
 
-    def due(self, now: float) -> Iterator[Delivery]:
-        """Deliveries whose lease has run out; the caller ends each. Delays that are over are dealt with on the way."""
+    def due(self, now: float) -> Iterator[Delivery | WorkItem]:
+        """Deliveries whose lease has run out, for the caller to end, and items whose delay is over."""
         while (moment := self.next_moment) is not None and moment <= now:
             who = heappop(self._agenda)[2]
-            if isinstance(who, Delivery):
-                yield who
-            else:
+            if isinstance(who, WorkItem):
                 who.until = None
                 if who.available:
                     self._make_available(who)
+            yield who
 
     # --- for tests --------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ __all__ = ["Group", "Member", "Pool"]
 class Group:
     """Interchangeable consumers. A watch without a group is one by itself."""
 
-    __slots__ = ("_busy", "held", "members", "name", "pools")
+    __slots__ = ("_busy", "held", "key", "members", "name", "pools")
 
-    def __init__(self, name: str | None) -> None:
-        self.name = name
+    def __init__(self, key: Hashable, name: str | None) -> None:
+        self.key, self.name = key, name
         self.members: list[Member] = []
         self.pools: list[Pool] = []
         self.held = 0

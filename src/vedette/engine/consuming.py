@@ -6,14 +6,14 @@ it is told what matches, and hands that on to the pool. The user's watches are m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vedette.consume.desk import Desk
 from vedette.consume.item import Delivery, DeliveryState, Want
 from vedette.consume.notice import Withdrawal
-from vedette.consume.pool import Member, Pool
+from vedette.consume.pool import Group, Member, Pool
 from vedette.consume.rank import rank_of
 from vedette.engine.dead_letters import DeadLetters
 from vedette.engine.deliveries import Deliveries
@@ -23,7 +23,7 @@ from vedette.language.context import Row
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
-from vedette.watch.evaluation import Scene, tell_shape, watches_of
+from vedette.watch.evaluation import tell_shape, watches_of
 from vedette.watch.hub import WatchHub
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
@@ -50,9 +50,12 @@ class Consuming:
         self.members: dict[int, Member] = {}
         """By the number of the user's watch."""
         self._pools: dict[Hashable, Pool] = {}
+        self._pool_keys: dict[int, Hashable] = {}
         self._by_source: dict[int, Pool] = {}
         self.destinations: dict[int, str] = {}
         """Where dead letters go, by the number of the user's watch."""
+        self._ticking: dict[int, Pool] = {}
+        """Pools that hold what comes until logical time has moved on."""
         self._again: dict[int, list[Delivery]] = {}
         """Deliveries to hand out once more, under the same ids: their consumer came back."""
 
@@ -91,20 +94,18 @@ class Consuming:
         self.changed(watch)
 
     def _pool_for(self, watch: Watch, member: Member) -> Pool:
-        options, group = watch.options, member.group
-        own = watch.number if options.initial.kind == "none" or group.name is None else None
-        key = (
-            group.name,
-            id(watch.shape),
-            frozen(list(watch.constants)),
-            watch.actor,
-            options.deliver_on,
-            own,
-        )
+        key = self._key(watch, member.group)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._open(watch, member)
+            self._pool_keys[pool.source.number] = key
         return pool
+
+    def _key(self, watch: Watch, group: Group) -> Hashable:
+        """Equal watches of a named group draw from one pool, unless they want only what comes after them."""
+        options = watch.options
+        own = watch.number if options.initial.kind == "none" or group.name is None else None
+        return (group.name, watch.shape, frozen(list(watch.constants)), watch.actor, options.deliver_on, own)
 
     def _open(self, watch: Watch, member: Member) -> Pool:
         """A pool with everything that matches now; with initial: none only with what comes."""
@@ -121,6 +122,7 @@ class Consuming:
         pool = Pool(member.group, serialized=options.serialize_by is not None, source=source)
         if options.deliver_on == "tick":
             pool.hold_for_ticks()
+            self._ticking[source.number] = pool
         self._by_source[source.number] = pool
         if options.initial.kind == "none":
             pool.unwanted = {identity for identity, _, _ in self._evaluated(source)}
@@ -163,7 +165,8 @@ class Consuming:
             self.hub.remove(pool.source)
             self.hub.forget(pool.source)
             del self._by_source[pool.source.number]
-            self._pools = {key: each for key, each in self._pools.items() if each is not pool}
+            self._ticking.pop(pool.source.number, None)
+            self._pools.pop(self._pool_keys.pop(pool.source.number), None)
 
     def refilter(self, watch: Watch) -> None:
         """Another filter: the watch draws from another pool; what it holds stays its own."""
@@ -191,8 +194,20 @@ class Consuming:
 
     # --- commits ----------------------------------------------------------------------------------------------
 
-    def committed(self, commit: Commit, scene: Scene) -> None:
+    def committed(self, commit: Commit) -> None:
         """What a commit means for the pools; their members are woken when it is durable."""
+        if self.desk.attempts:
+            self._forget_deleted(commit)
+        if commit.next_tick > commit.tick:
+            for pool in self._ticking.values():
+                pool.tick()
+            self._wake_when_durable(self._ticking.values(), commit.sequence)
+        shapes = self.hub.concerned(commit.changes)
+        if shapes:
+            self._tell(commit, shapes)
+
+    def _tell(self, commit: Commit, shapes: Sequence[WatchShape]) -> None:
+        scene = self._watching.scene(self._database.state.graph, commit.changes, commit.tick)
         touched: dict[int, Pool] = {}
         broken: dict[int, VedetteError] = {}
         now = self.now
@@ -205,7 +220,7 @@ class Consuming:
         def fail(source: Watch, error: VedetteError) -> None:
             broken.setdefault(source.number, error)
 
-        for shape in self.hub.concerned(commit.changes):
+        for shape in shapes:
             if shape.strategy == "rows":
                 tell_shape(shape, commit.changes, scene, push, fail)
                 continue
@@ -215,11 +230,6 @@ class Consuming:
                     self._refresh(self._by_source[source.number], commit)
                 except VedetteError as error:
                     fail(source, error)
-        if self.desk.attempts:
-            self._forget_deleted(commit)
-        if commit.next_tick > commit.tick:
-            for pool in self._by_source.values():
-                pool.tick()
         for number, why in broken.items():
             self._fail(self._by_source[number], why)
         self._wake_when_durable(touched.values(), commit.sequence)
@@ -292,13 +302,22 @@ class Consuming:
         for pool in list(self._by_source.values()):
             if only is not None and id(pool.source.shape) not in only:
                 continue
-            for member in pool.members:
-                member.watch.shape = pool.source.shape
+            if shapes is None:
+                self._rekey(pool)
             try:
                 self._refresh(pool)
             except VedetteError as error:
                 self._fail(pool, error)
             self._wake_when_durable([pool], self._database.state.sequence)
+
+    def _rekey(self, pool: Pool) -> None:
+        """Its shape was compiled anew: its members, and who joins them, have the new one."""
+        number = pool.source.number
+        del self._pools[self._pool_keys[number]]
+        for member in pool.members:
+            member.watch.shape = pool.source.shape
+        key = self._pool_keys[number] = self._key(pool.members[0].watch, pool.group)
+        self._pools[key] = pool
 
     def _fail(self, pool: Pool, error: VedetteError) -> None:
         for member in list(pool.members):

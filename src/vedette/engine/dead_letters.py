@@ -168,7 +168,7 @@ class DeadLetters:
         restored = [database.from_image(image) for image in letter.elements]
         nodes = [element for element in restored if element.targets is None]
         edges = [element for element in restored if element.targets is not None]
-        for element in (*nodes, *reversed(edges)):  # an edge was deleted after the edges that join it
+        for element in (*nodes, *edges):  # an edge was deleted before the edges that join it
             if transaction.view.get(element.id) is not None:
                 text = f"'{element.id}' is there again: the dead letter '{letter.id}' cannot be sent back over it"
                 raise MutationError("E3601", text, fields={"id": element.id, "letter": letter.id})

@@ -24,7 +24,7 @@ from vedette.engine.turn import Turn
 from vedette.errors import StoreError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
-from vedette.values import timestamp_to_ms
+from vedette.values import duration_to_text, timestamp_to_ms
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -184,17 +184,20 @@ class Deliveries:
         now = self._consuming.now
         if moment is None or moment > now or self._consuming.watching.database.read_only is not None:
             return
-        returning = {id(who): who for who in self._consuming.desk.groups.values()}
-        for delivery in self._consuming.desk.due(now):
-            watch: Watch = delivery.member.watch
-            timeout = watch.options.ack_timeout.total_seconds()
-            text = f"Acknowledgment timeout: delivery '{delivery.id}' not acknowledged within {timeout:g}s"
-            fields = {"delivery_id": delivery.id, "timeout": watch.options.ack_timeout}
-            watch.details.report(WatchError("E8003", text, fields=fields))
-            self._fail(delivery, timeout=True, cause="ack_timeout")
-        for group in returning.values():
-            for pool in group.pools:
-                self._consuming.wake(pool)
+        for who in self._consuming.desk.due(now):
+            if isinstance(who, Delivery):
+                self._time_out(who)
+            else:
+                for place in who.places:
+                    self._consuming.wake(place.pool)
+
+    def _time_out(self, delivery: Delivery) -> None:
+        watch: Watch = delivery.member.watch
+        timeout = watch.options.ack_timeout
+        text = f"Acknowledgment timeout: delivery '{delivery.id}' not acknowledged within {duration_to_text(timeout)}"
+        fields = {"delivery_id": delivery.id, "timeout": timeout}
+        watch.details.report(WatchError("E8003", text, fields=fields))
+        self._fail(delivery, timeout=True, cause="ack_timeout")
 
     def _fail(
         self,
@@ -208,7 +211,7 @@ class Deliveries:
         """Count the attempt; hand out again, or bury. Returns why the element could not be buried."""
         desk, database = self._consuming.desk, self._consuming.watching.database
         element, group = delivery.item.element, delivery.member.group.name
-        if delivery.withdrawn and retry:  # nobody wants it any more (B34)
+        if delivery.withdrawn:  # nobody wants it any more (B34)
             self._give_back(delivery, database.state.sequence, None)
             return None
         past = desk.attempts_of(element, group)

@@ -28,8 +28,8 @@ class Draft:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._view: Overlay | None = None
-        self._writers: dict[str, Transaction] = {}
-        """Id ▸ the transaction whose version lies over the graph."""
+        self._writers: dict[str, list[Transaction]] = {}
+        """Id ▸ the open transactions that wrote it; the version of the last one lies on top."""
 
     @property
     def view(self) -> Overlay:
@@ -47,14 +47,12 @@ class Draft:
         for last, now in transaction.unseen():
             id = (now or last).id  # type: ignore[union-attr]
             before = view.get(id)
+            self._lift(id, transaction)
             if id in transaction.before:
-                self._writers[id] = transaction
+                self._writers.setdefault(id, []).append(transaction)
                 _lay(view, id, now)
-            elif self._writers.get(id) is transaction:  # taken back: nothing of it lies here any more
-                del self._writers[id]
-                view.restore(id)
             changes.append((before, view.get(id)))
-        return [(before, after) for before, after in changes if before is not after]
+        return _different(changes)
 
     def landed(self, changes: Sequence[Difference]) -> list[Difference]:
         """A commit changed the graph below: what of it shows. What lies over it is for `ended` to lift off."""
@@ -65,17 +63,37 @@ class Draft:
         """The transaction was committed or rolled back: what it wrote is in the graph now, or never was."""
         view, changes = self.view, []
         for id in transaction.shown:
-            if self._writers.get(id) is transaction:
-                del self._writers[id]
-                before = view.hidden[id]
-                view.restore(id)
+            before = view.hidden.get(id)
+            if self._lift(id, transaction):
                 changes.append((before, view.get(id)))
         transaction.shown.clear()
-        return [(before, after) for before, after in changes if before is not after]
+        return _different(changes)
+
+    def _lift(self, id: str, transaction: Transaction) -> bool:
+        """Take its version away; what lies below shows again. False when it has none here."""
+        writers = self._writers.get(id, [])
+        if transaction not in writers:
+            return False
+        writers.remove(transaction)
+        if writers:
+            _lay(self.view, id, writers[-1].shown[id])
+        else:
+            del self._writers[id]
+            self.view.restore(id)
+        return True
+
+    def differences(self) -> list[Difference]:
+        """Everything that lies over the graph."""
+        graph = self._database.state.graph
+        return _different([(graph.get(id), version) for id, version in self.view.hidden.items()])
 
     def open(self) -> list[Transaction]:
         """Transactions that have something lying here."""
-        return list({id(writer): writer for writer in self._writers.values()}.values())
+        return list({id(each): each for writers in self._writers.values() for each in writers}.values())
+
+
+def _different(changes: list[Difference]) -> list[Difference]:
+    return [(before, after) for before, after in changes if before is not after]
 
 
 def _lay(view: Overlay, id: str, now: Element | None) -> None:

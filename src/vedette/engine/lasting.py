@@ -134,6 +134,8 @@ class LastingWatches:
     def skip_ahead(self, watch: Watch) -> None:
         """What it was not told yet cannot be worked out any more: a snapshot of the present has all of it."""
         missing = 0
+        if watch.options.visibility == "immediate":
+            self._watching.see_drafts()
         if watch.options.delivery != "reliable" and watch.buffer is not None:
             missing = watch.pending
             watch.buffer.clear()
@@ -269,13 +271,14 @@ class LastingWatches:
         self._watching.management.schedule_expiry(watch)
 
     def _can_be_repeated(self, watch: Watch, cursor: dict[str, int]) -> bool:
-        """Whether the log says all that the watch was told: not what only the time, Layer 0 or a policy did."""
+        """Whether the log says all that the watch was told: not drafts, nor what only the time or a policy did."""
         told_under_others = (
             watch.actor is not None
             and bool(watch.shape.columns)
             and cursor["sequence"] <= self._database.rights.sequence
         )
-        return not watch.shape.time_dependent and not watch.shape.layered and not told_under_others
+        beyond = watch.shape.time_dependent or watch.shape.layered or watch.options.visibility == "immediate"
+        return not beyond and not told_under_others
 
     def _begin_anew(self, watch: Watch, confirmed: int, missing: int) -> None:
         """What it has not had cannot be worked out again: a snapshot of the present has all of it.
@@ -345,6 +348,10 @@ class LastingWatches:
     def catch_up(self, watch: Watch, sequence: int) -> None:
         """Tell the watch every commit after `sequence`. It stands in the index again when it has caught up."""
         state, details, started = self._database.state, watch.details, False
+        immediate = watch.options.visibility == "immediate"
+        if immediate and details.behind is not None:  # drafts are in no log
+            self.skip_ahead(watch)
+            return
         details.behind, details.away = (
             sequence,
             details.away or watch.number not in self._watching.hub.watches,
@@ -371,9 +378,23 @@ class LastingWatches:
         if watch.status is WatchStatus.CANCELLED:
             return
         if not started:
-            self._watching.creation.start(watch, state.graph)
+            self._watching.creation.start(watch, Overlay(state.graph, state.layout))
+        if immediate:
+            self._show_drafts(watch)
         if not _is_full(watch):
             self._stand(watch)
+
+    def _show_drafts(self, watch: Watch) -> None:
+        """Behind the past comes the present: what open transactions have written."""
+        state, draft, now = self._database.state, self._watching.draft, self._database.clock.now
+        scene = Scene(
+            lambda: state.graph, draft.view, now=now, tick=state.tick, sight=self._watching.put_sight
+        )
+        told = Told(state.tick, self._database.gate.durable_tick, timestamp_to_ms(now()))
+        told.repeated = True
+        with self._alone(watch):
+            self._watching.immediate.tell([watch.shape], draft.differences(), scene, told)
+            self._watching.settle(told, 0)
 
     def _tell(self, watch: Watch, commit: Commit, before: View, after: View, kind: type[Told] = Told) -> None:
         watching = self._watching

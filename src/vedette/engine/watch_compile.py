@@ -16,7 +16,7 @@ from vedette.language.resolved import Condition, ResolvedPattern, conjuncts
 from vedette.language.scope import Frame, Place, Scope
 from vedette.policy.dependencies import SightDependencies
 from vedette.watch.conditions import evaluated
-from vedette.watch.options import WatchOptions
+from vedette.watch.options import WatchOptions, refused
 from vedette.watch.resolver import Capture, WatchResolver
 from vedette.watch.shape import ResolvedWatch, WatchShape
 from vedette.watch.watch import Watch
@@ -86,6 +86,8 @@ def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> 
             "E8009",
             "ON MATCH DO acts upon matches; a watch that tells groups or distinct rows has none: make two",
         )
+    if statement.actions and options.visibility == "immediate":
+        raise refused("visibility", "ON MATCH DO acts upon what is committed; allowed with it is committed")
     if order and returns is not None and returns.aggregates:
         raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
     resolved = ResolvedWatch(

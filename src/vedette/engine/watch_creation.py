@@ -167,6 +167,8 @@ class WatchCreation:
             self._watching.consuming.enter(watch)
             return
         initial = watch.options.initial
+        if watch.options.visibility == "immediate":
+            self._watching.see_drafts()
         if watch.shape.layered:  # it is one of those it looks at
             self._watching.hub_of(watch).add(watch)
             self.start(watch, self._watching.database.state.graph)

@@ -145,6 +145,7 @@ class WatchHandle:
         """
         if self._watch.options.mode == "consume":
             self._session.ack([_delivery(event) for event in events if event.type != "initial"])
+            return
         for event in events:
             self._watching.confirm(self._session, self._watch, event.position)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.engine import execution
 from vedette.engine.request import Request
-from vedette.engine.watch_compile import compile_watch
+from vedette.engine.watch_compile import CompiledWatch, compile_watch
 from vedette.engine.watch_options import altered_options
 from vedette.errors import VedetteError, WatchError
 from vedette.language import statements as ast
@@ -185,38 +185,54 @@ class WatchManagement:
             lasting.forget(watch)
 
     def _refilter(self, request: Request, watch: Watch, options: WatchOptions) -> None:
+        """Another filter makes another shape. One that cannot be evaluated is refused: the watch is what it was."""
         compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
-        graph, state = self._watching.database.state.graph, self._watching.database.state
+        graph, consumes = self._watching.database.state.graph, watch.options.mode == "consume"
         seen = evaluate(watch, self._watching.own_context(watch, graph))
         fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
-        given = len(compiled.request.constants)
-        known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
-        _, guard = execution.statement_context(request.session, ())
-        captured = self._watching.creation.capture(request, fresh, guard, {**_owners(watch), **known})
-        hub, standing = self._watching.hub_of(watch), not watch.details.away
+        former, constants = (watch.shape, watch.constants), self._recaptured(request, watch, compiled, fresh)
+        hub, standing = self._watching.hub_of(watch), not consumes and not watch.details.away
         if standing:
             hub.remove(watch)
-        former = watch.shape, watch.constants
-        watch.shape, watch.constants = fresh.shape, watch.constants[:given] + captured
+        watch.shape, watch.constants = fresh.shape, constants
         try:
-            evaluate(watch, self._watching.own_context(watch, graph))
-        except VedetteError:  # a filter that cannot be evaluated is refused, and the watch is what it was
+            if consumes:
+                self._watching.consuming.refilter(watch)
+            else:
+                evaluate(watch, self._watching.own_context(watch, graph))
+        except VedetteError:
             watch.shape, watch.constants = former
             if standing:
                 hub.add(watch)
             raise
         self._watching.compiled[watch.number, "altered"] = fresh
         fresh.equip(watch)
-        if watch.shape.strategy in ("groups", "distinct"):
-            self._watching.creation.start_counting(watch, self._watching.own_context(watch, graph))
         if standing:
             hub.add(watch)
+        if not consumes:
+            self._tell_refiltered(watch, seen)
+
+    def _recaptured(
+        self, request: Request, watch: Watch, compiled: CompiledWatch, fresh: CompiledWatch
+    ) -> tuple[Any, ...]:
+        """The watch's constants for another shape: what it held already stays, whatever it stands for by now."""
+        given = len(compiled.request.constants)
+        known = dict(zip(compiled.captures, watch.constants[given:], strict=True))
+        _, guard = execution.statement_context(request.session, ())
+        captured = self._watching.creation.capture(request, fresh, guard, {**_owners(watch), **known})
+        return watch.constants[:given] + captured
+
+    def _tell_refiltered(self, watch: Watch, seen: dict[Any, Any]) -> None:
+        database = self._watching.database
+        context = self._watching.own_context(watch, database.state.graph)
+        if watch.shape.strategy in ("groups", "distinct"):
+            self._watching.creation.start_counting(watch, context)
         if watch.details.behind is not None:
             self._watching.lasting.skip_ahead(watch)
             return
-        told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
+        told = Told(database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now()))
         kept, watch.details.result = watch.details.result, seen
-        tell_anew(watch, self._watching.own_context(watch, graph), told)
+        tell_anew(watch, context, told)
         if watch.shape.strategy != "reevaluated":
             watch.details.result = kept
         self._watching.settle(told, 0)

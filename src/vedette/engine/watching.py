@@ -209,7 +209,7 @@ class Watching:
             told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
             moment = self.database.clock.now()
             told.evaluated_ms = timestamp_to_ms(moment)
-            scene = self._scene(graph, commit.changes, commit.tick, lambda: moment)
+            scene = self.scene(graph, commit.changes, commit.tick, lambda: moment)
             checked = self.self_check.choose(shapes)
             told.sample = checked.number if checked is not None else 0
             self.hub.tell(shapes, commit.changes, scene, told)
@@ -217,9 +217,7 @@ class Watching:
                 self.self_check.compare(checked, scene, told)
             self.settle(told, depth)
         if self.consuming.busy:
-            graph = self.database.state.graph
-            scene = self._scene(graph, commit.changes, commit.tick)
-            self.consuming.committed(commit, scene)
+            self.consuming.committed(commit)
         if self.immediate.busy:
             self._show(self.draft.landed(commit.changes))
         if commit.next_tick > commit.tick and self.holding:
@@ -239,7 +237,7 @@ class Watching:
                 before.drop(new.id)
         return before
 
-    def _scene(
+    def scene(
         self, after: View, changes: Sequence[Difference], tick: int, now: Moment | None = None
     ) -> Scene:
         """The state before is put together only when somebody looks at it."""
@@ -318,6 +316,13 @@ class Watching:
 
     # --- before the commit ------------------------------------------------------------------------------------
 
+    def see_drafts(self) -> None:
+        """Before the first immediate watch comes: nobody has looked at what open transactions wrote so far."""
+        if not self.immediate.busy:
+            for session in self.database.sessions.values():
+                if session.transaction is not None:
+                    self.draft.written(session.transaction.transaction)
+
     def show(self, transaction: Transaction) -> None:
         """A statement has written: tell immediate watches what is different now."""
         if self.immediate.busy:
@@ -334,7 +339,7 @@ class Watching:
             return
         state, after = self.database.state, self.draft.view
         told = Told(state.tick, self.database.gate.durable_tick, timestamp_to_ms(self.database.clock.now()))
-        scene = self._scene(after, changes, state.tick)
+        scene = self.scene(after, changes, state.tick)
         self.immediate.tell(shapes, changes, scene, told)
         self.settle(told, 0)
 

@@ -14,7 +14,7 @@ from vedette.errors import WatchError
 from vedette.language.statements import OptionValue, WatchOption
 from vedette.language.syntax import Expression, IdReference, OrderTerm
 
-__all__ = ["MUTABLE", "OPTIONS", "Initial", "Ordering", "WatchOptions", "Window", "read_options"]
+__all__ = ["MUTABLE", "OPTIONS", "Initial", "Ordering", "WatchOptions", "Window", "read_options", "refused"]
 
 Evaluate = Callable[[Expression], Any]
 """The value of an option's expression, constants and parameters filled in."""

@@ -24,7 +24,9 @@ from vedette.values import duration_to_text
 
 __all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]
 
-_NOTED = re.compile(r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window|delivery|attempt) [^()]*)\)$")
+_NOTED = re.compile(
+    r"^(?P<head>.*?) \((?P<notes>(?:tick|position|dropped|window|delivery|attempt) [^()]*)\)$"
+)
 
 PAYLOADS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
     "initial": (frozenset({"matches"}), frozenset({"window_start", "window_end", "dropped"})),

@@ -116,8 +116,7 @@ class Listening:
         found = [(record.code, str(record)) for record in held.watch.errors()]
         asked = [self.spelled(words).partition(" ")[::2] for words in step.records]
         fits = len(found) == len(asked) and all(
-            one == other and words in text
-            for (one, text), (other, words) in zip(found, asked, strict=True)
+            one == other and words in text for (one, text), (other, words) in zip(found, asked, strict=True)
         )
         return None if fits else f"expected the errors {asked}, got {[text for _, text in found]}"
 

@@ -1,0 +1,1 @@
+"""Work queues: the contenders, each behind the same few verbs (seam.py)."""

@@ -1,0 +1,399 @@
+"""Resume, all or nothing: each criterion of spec/pipeline.md §2.6, and the stream cut at every place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gateway.wire import SECRET, Client, Wire
+from vedette.gateway.auth import AuthError, Grant
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.tokens import ResumeToken, TokenSeal
+from vedette.gateway.window import WindowBounds
+
+ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
+WATCH = {"watch": "WATCH t: Task WHERE t.n > 0 RETURN t.n"}
+FILTER = {"collection": "Task", "filter": "doc.n > 0", "includeData": True, "sendSnapshot": True}
+
+
+def make(**limits: Any) -> tuple[Wire, Client]:
+    wire = Wire(limits=GatewayLimits(**limits))
+    writer = wire.client()
+    writer.define(ONTOLOGY)
+    return wire, writer
+
+
+def write(writer: Client, *numbers: int) -> None:
+    for n in numbers:
+        writer.execute("SPAWN t: Task { n = $n }", n=n)
+
+
+def start(wire: Wire, asked: dict[str, Any] = WATCH, **more: Any) -> tuple[Client, str]:
+    """A subscriber, and its token after the snapshot."""
+    client = wire.client(**more)
+    client.send("subscribe", asked, id="s")
+    return client, client.all()[-1]["payload"]["resumeToken"]
+
+
+def events(client: Client) -> list[dict[str, Any]]:
+    return [m["payload"] for m in client.all() if m["type"] == "event"]
+
+
+def resume(wire: Wire, token: str, last: Any = None, **more: Any) -> tuple[Client, dict[str, Any]]:
+    client = wire.client(**more)
+    client.send("resume", id="s", token=token, **({"lastSeq": last} if last is not None else {}))
+    return client, client.take()
+
+
+def body(event: dict[str, Any]) -> tuple[Any, ...]:
+    return event["seq"], event["prevSeq"], str(event.get("payload", event.get("delta")))
+
+
+# --- replay before live, exactly ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
+def test_what_was_missed_comes_before_what_is_new(asked: dict[str, Any]):
+    wire, writer = make()
+    client, token = start(wire, asked)
+    uncut, _ = start(wire, asked)
+    client.cut()
+    write(writer, 1, 2)
+    again, ack = resume(wire, token)
+    assert (ack["type"], ack["status"], ack["subId"]) == ("resume-ack", "ok", "s")
+    write(writer, 3)
+    assert [body(e) for e in events(again)] == [body(e) for e in events(uncut)]
+    wire.close()
+
+
+@given(
+    st.lists(st.sampled_from(["add", "change", "drop", "leave"]), min_size=1, max_size=12),
+    st.data(),
+    st.sampled_from([WATCH, FILTER]),
+)
+@settings(max_examples=40, deadline=None)
+def test_cut_at_every_place(moves: list[str], data: st.DataObject, asked: dict[str, Any]):
+    """Received before the cut + resumed = uncut, whatever was cut off when; on either gateway."""
+    wire, writer = make()
+    wire.gateway()
+    uncut, _ = start(wire, asked)
+    client, token = start(wire, asked)
+    received: list[dict[str, Any]] = []
+    for move in moves:
+        statement = {
+            "add": "SPAWN t: Task { n = 1 }",
+            "change": "MATCH t: Task SET t.n = t.n + 1",
+            "drop": "MATCH t: Task WHERE t.n > 2 KILL t",
+            "leave": "MATCH t: Task SET t.n = 0",
+        }[move]
+        writer.execute(statement)
+        if data.draw(st.booleans()):
+            fresh = events(client)
+            kept = data.draw(st.integers(0, len(fresh)))  # the rest was on its way when the line broke
+            received += fresh[:kept]
+            token = received[-1]["resumeToken"] if received else token
+            client.cut()
+            client, ack = resume(wire, token, gateway=data.draw(st.integers(0, 1)))
+            assert ack["status"] == "ok"
+    received += events(client)
+    assert [body(e) for e in received] == [body(e) for e in events(uncut)]
+    wire.close()
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 8))
+@settings(max_examples=40, deadline=None)
+def test_a_small_window_refuses_or_is_exact(before: int, after: int, most: int):
+    wire, writer = make(window=WindowBounds(events=most))
+    client, token = start(wire)
+    write(writer, *range(1, before + 1))
+    told = events(client)
+    token = told[-1]["resumeToken"] if told else token
+    client.cut()
+    write(writer, *range(1, after + 1))
+    again, ack = resume(wire, token)
+    if after <= most:
+        assert ack["status"] == "ok"
+        assert [e["payload"]["match"]["t.n"] for e in events(again)] == list(range(1, after + 1))
+    else:
+        assert (ack["status"], ack["reason"]) == ("resync-required", "window")
+        write(writer, 1)
+        assert events(again) == [], "a failed resume never starts at the head"
+    wire.close()
+
+
+def test_outcomes_are_kept_not_documents_matched_again():
+    """Enter, update, leave and delete of what is gone by now are replayed as they were."""
+    wire, writer = make()
+    client, token = start(wire, FILTER)
+    client.cut()
+    for statement in (
+        "SPAWN t: Task { n = 1 }",
+        "MATCH t: Task SET t.n = 2",
+        "MATCH t: Task SET t.n = 0",
+        "MATCH t: Task SET t.n = 3",
+        "MATCH t: Task KILL t",
+    ):
+        writer.execute(statement)
+    again, _ = resume(wire, token)
+    told = [(e["delta"]["reason"], e["delta"].get("document", {}).get("n")) for e in events(again)]
+    assert told == [("enter", 1), ("update", 2), ("leave", None), ("enter", 3), ("delete", None)]
+    wire.close()
+
+
+def test_changes_of_one_document_have_identities_of_their_own():
+    wire, writer = make()
+    client, _ = start(wire, FILTER)
+    write(writer, 1)
+    for n in (2, 3, 4):
+        writer.execute("MATCH t: Task SET t.n = $n", n=n)
+    told = events(client)
+    assert len({(e["partition"], e["seq"]) for e in told}) == 4
+    assert len({e["delta"]["id"] for e in told}) == 1
+    wire.close()
+
+
+def test_repeats_are_allowed_and_known_by_their_seq():
+    wire, writer = make()
+    client, token = start(wire)
+    write(writer, 1, 2, 3)
+    seen = events(client)
+    client.cut()
+    again, ack = resume(wire, token)  # an old token: the client did not keep the later ones
+    assert ack["fromSeq"] == seen[0]["prevSeq"] + 1
+    assert [body(e) for e in events(again)] == [body(e) for e in seen]
+    wire.close()
+
+
+def test_a_client_that_says_it_has_less_gets_more():
+    wire, writer = make()
+    client, _ = start(wire)
+    write(writer, 1, 2, 3)
+    seen = events(client)
+    client.cut()
+    again, ack = resume(wire, seen[2]["resumeToken"], last=seen[0]["seq"])
+    assert ack["status"] == "ok"
+    assert [body(e) for e in events(again)] == [body(e) for e in seen[1:]]
+    wire.close()
+
+
+# --- bounds: time, count, bytes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wait"),
+    [
+        (WindowBounds(seconds=10), 11),
+        (WindowBounds(events=2), 0),
+        (WindowBounds(bytes=700), 0),
+    ],
+    ids=["time", "count", "bytes"],
+)
+def test_each_bound_ends_what_can_be_resumed(bounds: WindowBounds, wait: float):
+    wire, writer = make(window=bounds)
+    stays, _ = start(wire)  # so that the stream itself lives on
+    client, token = start(wire)
+    client.cut()
+    write(writer, 1, 2, 3)
+    wire.advance(wait)
+    _, ack = resume(wire, token)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "window")
+    latest = events(stays)[-1]["resumeToken"]
+    _, ack = resume(wire, latest)
+    assert ack["status"] == "ok", "nothing was missed: that is no gap"
+    wire.close()
+
+
+def test_a_stream_nobody_came_back_to_ends():
+    wire, writer = make(window=WindowBounds(seconds=10))
+    client, token = start(wire)
+    client.cut()
+    assert wire.broker.streams == 1
+    wire.advance(11)
+    assert wire.broker.streams == 0
+    assert len(wire.home.default.watching.hub.watches) == 0
+    _, ack = resume(wire, token)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "window")
+    wire.close()
+
+
+# --- doubts ---------------------------------------------------------------------------------------------------------
+
+
+def other_epoch(token: ResumeToken) -> ResumeToken:
+    return ResumeToken(subscription=token.subscription, epoch=token.epoch + 1, seqs=token.seqs)
+
+
+def ahead(token: ResumeToken) -> ResumeToken:
+    return ResumeToken(subscription=token.subscription, epoch=token.epoch, seqs={0: token.seqs[0] + 100})
+
+
+def other_partition(token: ResumeToken) -> ResumeToken:
+    return ResumeToken(subscription=token.subscription, epoch=token.epoch, seqs={3: token.seqs[0]})
+
+
+def other_query(token: ResumeToken) -> ResumeToken:
+    return ResumeToken(subscription=b"?" * 16, epoch=token.epoch, seqs=token.seqs)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(other_epoch, "generation"), (ahead, "gap"), (other_partition, "snapshot"), (other_query, "window")],
+)
+def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason: str):
+    wire, writer = make()
+    client, token = start(wire)
+    client.cut()
+    seal = TokenSeal(SECRET)
+    opened = seal.open("default", token)
+    assert opened is not None
+    again, ack = resume(wire, seal.seal("default", change(opened)))
+    assert (ack["status"], ack["reason"]) == ("resync-required", reason)
+    write(writer, 1)
+    assert events(again) == []
+    wire.close()
+
+
+def test_a_forged_token_and_a_count_ahead_are_doubts():
+    wire, writer = make()
+    client, token = start(wire)
+    client.cut()
+    _, ack = resume(wire, token[:-3] + "AAA")
+    assert (ack["status"], ack["reason"]) == ("resync-required", "generation")
+    _, ack = resume(wire, token, last=2**40)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "gap")
+    wire.close()
+
+
+def test_a_token_from_before_the_snapshot_is_nothing_to_go_on_from():
+    wire, _ = make()
+    client = wire.client()
+    client.send("subscribe", WATCH, id="s")
+    token = client.take()["payload"]["resumeToken"]
+    client.cut()
+    _, ack = resume(wire, token)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "snapshot")
+    wire.close()
+
+
+def test_a_changed_query_is_never_acknowledged():
+    wire, writer = make()
+    client, token = start(wire)
+    client.cut()
+    again = wire.client()
+    again.send("subscribe", {"watch": "WATCH t: Task RETURN t.n"}, id="s")
+    again.all()
+    again.send("resume", id="s", token=token)
+    ack = again.take()
+    assert (ack["status"], ack["reason"]) == ("resync-required", "query-changed")
+    wire.close()
+
+
+def test_subscribing_first_and_then_resuming_works():
+    wire, writer = make()
+    client, token = start(wire)
+    client.cut()
+    write(writer, 1, 2)
+    again, _ = start(wire)
+    again.send("resume", id="s", token=token)
+    ack = again.take()
+    assert ack["status"] == "ok"
+    assert [e["payload"]["match"]["t.n"] for e in events(again)] == [1, 2]
+    write(writer, 3)
+    assert [e["payload"]["match"]["t.n"] for e in events(again)] == [3]
+    wire.close()
+
+
+def test_of_another_database_there_is_no_such_token():
+    wire, writer = make()
+    client, token = start(wire)
+    client.cut()
+    wire.client("other").define(ONTOLOGY)
+    again, ack = resume(wire, token, database="other")
+    assert (ack["status"], ack["reason"]) == ("resync-required", "generation")
+    write(writer, 1)
+    assert events(again) == []
+    wire.close()
+
+
+class ByName:
+    """An authority for tests: the token is the actor."""
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        if not database or not token:
+            raise AuthError("unauthorized", "invalid token")
+        admin = token == "admin"
+        return Grant(tenant=database, actor=None if admin else token, system=admin)
+
+
+def test_resuming_asks_for_the_right_again():
+    """Another actor with the token, and the same actor who may no longer: neither is let in."""
+    wire = Wire(authority=ByName())
+    admin = wire.client(token="admin")
+    admin.define(
+        ONTOLOGY
+        + """
+        policy watching: ON META SPAWN(_Watch) ALLOW IF true
+        policy seeing: ON MATCH(t: Task) ALLOW IF true
+        policy people: ON MATCH(p: Person) ALLOW IF true
+        """
+    )
+    ada = admin.execute('SPAWN p: Person { name = "Ada" } RETURNING id')["rows"][0][0]
+    bob = admin.execute('SPAWN p: Person { name = "Bob" } RETURNING id')["rows"][0][0]
+    client, token = start(wire, token=ada)
+    client.cut()
+    _, ack = resume(wire, token, token=bob) if False else resume_as(wire, token, bob)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "auth")
+    _, ack = resume_as(wire, token, ada)
+    assert ack["status"] == "ok"
+    gone = Client(wire, wire.boards[0])
+    admin.execute("KILL #$id", id=ada)
+    gone.send("auth", {"token": ada, "database": "default"}, id="a")
+    assert gone.take()["payload"]["code"] == "E7003"
+    assert gone.mailbox.closed is not None
+    assert gone.mailbox.closed[0] == 4102
+    wire.close()
+
+
+def resume_as(wire: Wire, resume_token: str, actor: str) -> tuple[Client, dict[str, Any]]:
+    client = wire.client(token=actor)
+    client.send("resume", {"token": resume_token}, id="s")
+    return client, client.take()
+
+
+# --- restarts -------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_epoch_and_seq_and_admits_that_the_window_is_lost(tmp_path: Path):
+    first = Wire(str(tmp_path))
+    writer = first.client()
+    writer.define(ONTOLOGY)
+    client, token = start(first)
+    write(writer, 1)
+    seq = events(client)[-1]["seq"]
+    first.close()
+    second = Wire(str(tmp_path))
+    _, ack = resume(second, token)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "window")
+    client, _ = start(second)
+    write(second.client(), 2)
+    assert events(client)[-1]["seq"] > seq
+    second.close()
+
+
+def test_a_lost_gateway_is_no_loss():
+    """Its streams wait at the engine, and any other gateway replays them."""
+    wire, writer = make()
+    wire.gateway()
+    client, token = start(wire, gateway=1)
+    port = next(c.port for c in wire.broker.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
+    wire.broker.lost(port)
+    write(writer, 1, 2)
+    again, ack = resume(wire, token, gateway=0)
+    assert ack["status"] == "ok"
+    assert [e["payload"]["match"]["t.n"] for e in events(again)] == [1, 2]
+    wire.close()
