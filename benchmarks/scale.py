@@ -46,6 +46,8 @@ class Scale:
     """Queue items per round that are put or taken one after the other, each waiting for the disk."""
     shared_messages: int
     """The same where many wait for the disk together."""
+    queue_rounds: int
+    """As `disk_rounds`, where every contender has a server."""
     backlog: int
     """Queue items that wait under a priority."""
 
@@ -69,6 +71,7 @@ FULL = Scale(
     paced_seconds=5,
     messages=400,
     shared_messages=3_200,
+    queue_rounds=11,
     backlog=1_000_000,
 )
 
@@ -91,5 +94,6 @@ QUICK = Scale(
     paced_seconds=2,
     messages=100,
     shared_messages=640,
+    queue_rounds=3,
     backlog=20_000,
 )

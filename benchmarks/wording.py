@@ -23,7 +23,7 @@ def value_words(metric: Metric, series: Series) -> str:
 
 def goal_words(metric: Metric) -> str:
     if metric.times is not None:
-        return f"≥ {metric.times:g}× {metric.against}"
+        return "ahead of all" if metric.against == "all" else f"≥ {metric.times:g}× {metric.against}"
     if metric.goal is None:
         return ""
     return f"{'≥' if metric.more_is_better else '<'} {metric.goal:,g} {metric.unit}"
@@ -33,9 +33,9 @@ def verdict(outcome: Outcome) -> bool | None:
     """Whether our median reaches the goal; None when there is no goal or no number."""
     metric = outcome.metric
     if metric.times is not None:
-        (peer,) = [series for series in outcome.series if series.contender == metric.against]
-        times = ratio(outcome, peer)
-        return None if times is None else times >= metric.times
+        peers = [s for s in outcome.series[1:] if metric.against in {s.contender, "all"}]
+        reached = [times for peer in peers if (times := ratio(outcome, peer)) is not None]
+        return min(reached) >= metric.times if reached else None
     middle = median_of(outcome.series[0])
     if middle is None or metric.goal is None:
         return None

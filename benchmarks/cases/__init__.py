@@ -8,6 +8,7 @@ from benchmarks.cases import (
     inserting,
     loading,
     notifying,
+    queueing,
     reading,
     registering,
     stating,
@@ -25,4 +26,5 @@ CASES: tuple[Case, ...] = (
     *watching.CASES,
     *registering.CASES,
     *notifying.CASES,
+    *queueing.CASES,
 )

@@ -1,4 +1,4 @@
-"""Changes a second while watches look on: one filter, one pattern over an edge, many watches with different constants."""
+"""Changes a second while watches look on: one filter, one pattern over an edge, many with different constants."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ CASES = (
         times=100,
         method=(
             "Each of 1,000 people has a watch of their own, `key = …`; each change concerns one of them. The handle "
-            "of that watch is polled after each change. PGlite's table has 100 watches and gets three changes a "
-            "round: with a thousand, one change takes it more than a second."
+            "of that watch is polled after each change. PGlite gets three changes a round: one takes it more "
+            "than a second."
         ),
         shares=(0.005, 0.005, 0.001, 0.00015),
     ),

@@ -39,10 +39,10 @@ class BeanstalkQueue:
         return _take(self._one, count, 1)
 
     def take_together(self, count: int, in_flight: int) -> int:
-        share = count // _TAKERS
+        shares = [count // _TAKERS + (number < count % _TAKERS) for number in range(_TAKERS)]
         with ThreadPoolExecutor(_TAKERS) as pool:
             takers = self._connections(_TAKERS)
-            return sum(pool.map(lambda one: _take(one, share, in_flight // _TAKERS), takers))
+            return sum(pool.map(lambda one, share: _take(one, share, in_flight // _TAKERS), takers, shares))
 
     def delays(self, count: int) -> list[float]:
         arrived: list[float] = []

@@ -21,10 +21,12 @@ class ProcrastinateQueue(LoopQueue):
         connector = module.PsycopgConnector(conninfo=url, min_size=34, max_size=34)
         self._app = module.App(connector=connector)
         self._arrived: list[float] = []
+        self._told = asyncio.Event()
 
         @self._app.task(name="work")  # type: ignore[untyped-decorator]
         async def work(payload: str) -> None:  # noqa: ARG001 - what a job carries
             self._arrived.append(time.perf_counter())
+            self._told.set()
 
         self._work: Any = work
         self.run(self._start())
@@ -50,18 +52,18 @@ class ProcrastinateQueue(LoopQueue):
 
     async def _delays(self, count: int) -> list[float]:
         self._arrived.clear()
+        self._told.clear()
         worker = asyncio.create_task(
             self._app.run_worker_async(delete_jobs="always", install_signal_handlers=False)
         )
         await asyncio.sleep(1)  # until it listens
         given: list[float] = []
-        for number in range(count):
+        for _ in range(count):
             await asyncio.sleep(GAP_S)
             given.append(time.perf_counter())
             await self.put_one()
-            deadline = time.perf_counter() + PATIENCE_S
-            while len(self._arrived) <= number and time.perf_counter() < deadline:
-                await asyncio.sleep(0.0005)
+            await asyncio.wait_for(self._told.wait(), PATIENCE_S)
+            self._told.clear()
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         return check_delays(given, self._arrived)

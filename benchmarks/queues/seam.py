@@ -69,10 +69,10 @@ class LoopQueue(ABC):
     async def arrival(self) -> float:
         """Wait for an item; the moment it was there; acknowledge it."""
 
-    async def begin_taking(self, in_flight: int) -> None:
+    async def begin_taking(self, in_flight: int) -> None:  # noqa: B027 - most need none
         """Before the first `take_some` or `arrival`."""
 
-    async def end_taking(self) -> None:
+    async def end_taking(self) -> None:  # noqa: B027 - as above
         """After the last."""
 
     @abstractmethod

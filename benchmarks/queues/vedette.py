@@ -32,9 +32,14 @@ class VedetteQueue:
         self._watch.poll()  # the empty `initial`
 
     def put(self, count: int) -> None:
-        execute = self._session.execute
-        for _ in range(count):
-            execute(_SPAWN, payload=PAYLOAD)
+        """From a thread of its own, as in a service: a process's main thread never leads a flush, and waits longer."""
+
+        def produce() -> None:
+            for _ in range(count):
+                self._session.execute(_SPAWN, payload=PAYLOAD)
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(produce).result()
 
     def put_together(self, count: int, producers: int) -> None:
         self._runner.run(self._put_together(count, producers))
@@ -52,15 +57,20 @@ class VedetteQueue:
         for start in range(first, first + count, _CHUNK):
             execute("BEGIN")
             for number in range(start, min(first + count, start + _CHUNK)):
-                values = {"payload": PAYLOAD, "priority": number * 7919 % 10, "place": number * 104_729 % 1_000_003}
+                values = {
+                    "payload": PAYLOAD,
+                    "priority": number * 7919 % 10,
+                    "place": number * 104_729 % 1_000_003,
+                }
                 execute("SPAWN j: Job { payload = $payload, priority = $priority, place = $place }", values)
             execute("COMMIT")
 
     def take(self, count: int) -> int:
-        return self._take(count, 1)
+        return self.take_together(count, 1)
 
     def take_together(self, count: int, in_flight: int) -> int:
-        return self._take(count, in_flight)
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(self._take, count, in_flight).result()
 
     def _take(self, count: int, in_flight: int) -> int:
         watch, taken = self._watch, 0

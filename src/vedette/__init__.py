@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vedette.change import Change, Event, Position
+    from vedette.client.blocking import BlockingSession, connect_sync
+    from vedette.client.remote import RemoteSession, connect
     from vedette.clock import Clock, SystemClock
     from vedette.engine.async_session import AsyncSession
     from vedette.engine.database import Database
@@ -50,6 +52,8 @@ __version__ = "0.1.0.dev0"
 
 _HOMES = {
     "vedette.change": ("Change", "Event", "Position"),
+    "vedette.client.blocking": ("BlockingSession", "connect_sync"),
+    "vedette.client.remote": ("RemoteSession", "connect"),
     "vedette.clock": ("Clock", "SystemClock"),
     "vedette.engine.async_session": ("AsyncSession",),
     "vedette.engine.database": ("Database",),
@@ -91,6 +95,7 @@ _FOUND = {
 __all__ = [
     "AnalysisError",
     "AsyncSession",
+    "BlockingSession",
     "Change",
     "Clock",
     "ConstraintViolation",
@@ -106,6 +111,7 @@ __all__ = [
     "PolicyError",
     "Position",
     "QueryError",
+    "RemoteSession",
     "Result",
     "RuleError",
     "Session",
@@ -119,6 +125,8 @@ __all__ = [
     "VedetteError",
     "WatchError",
     "WatchHandle",
+    "connect",
+    "connect_sync",
     "open",
     "parse",
 ]

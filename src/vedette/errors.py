@@ -8,6 +8,7 @@
     ├── MutationError                mutation error:          E33xx, E35xx, E36xx  a writing statement failed
     ├── ConstraintViolation          constraint violation:    E3001 … E3014  a value, a modifier, a constraint
     ├── RuleError                    rule error:              E902x  rules that do not come to rest
+    ├── GatewayError                 gateway error:           E40xx  the connection to a server
     ├── TransactionError             transaction error:       E50xx  the state of a transaction, a conflict
     ├── InvalidStatement             invalid statement type:  E1101 … the statement has no place here
     ├── StoreError                   store error:             E60xx  the data directory or the server behind it
@@ -118,6 +119,11 @@ CODES: Mapping[str, str] = {
     "E4521": "VECTOR_STORE_UNAVAILABLE",
     "E4522": "EMBEDDER_UNAVAILABLE",
     "E4523": "VECTORS_DO_NOT_FIT",
+    "E4001": "UNAUTHORIZED",
+    "E4002": "CONNECTION_LOST",
+    "E4003": "REFUSED",
+    "E4004": "SERVER_BUSY",
+    "E4005": "PROTOCOL_VIOLATION",
     "E5001": "TRANSACTION_ALREADY_ACTIVE",
     "E5002": "CONFLICT",
     "E5003": "COLLECT_LIMIT_EXCEEDED",
@@ -166,7 +172,7 @@ CODES: Mapping[str, str] = {
     "E9022": "RULE_ACTIONS_EXCEEDED",
     "E9034": "NONDETERMINISTIC_CONSTRAINT",
 }
-RETRYABLE = frozenset({"E5002", "E6104", "E6301"})
+RETRYABLE = frozenset({"E4004", "E5002", "E6104", "E6301"})
 
 
 class Diagnostic(Protocol):
@@ -249,6 +255,10 @@ class ConstraintViolation(VedetteError):
 
 class RuleError(VedetteError):
     words = "rule error"
+
+
+class GatewayError(VedetteError):
+    words = "gateway error"
 
 
 class TransactionError(VedetteError):

@@ -150,6 +150,30 @@ def test_statements_that_look_at_nothing_after_a_failure(db: Vedette, disk: Disk
     assert session.execute("MATCH t: Task RETURN t.title").rows == []
 
 
+async def execute_async(db: Vedette, text: str) -> None:
+    async with db.async_session() as session:
+        await session.execute(text)
+
+
+@pytest.mark.parametrize("way", ["watch", "execute", "run", "async"])
+def test_a_watch_that_nobody_was_told_of_never_was(db: Vedette, disk: Disk, way: str) -> None:
+    """Making it waits for what it saw; when that never becomes durable, nobody holds the handle."""
+    kept, session = db.session().watch("WATCH t: Task RETURN t.title"), db.session()
+    text = "WATCH t: Task [delivery: reliable] RETURN t.title"
+    ways: dict[str, Callable[[], object]] = {
+        "watch": lambda: session.watch(text),
+        "execute": lambda: session.execute(text),
+        "run": lambda: session.run(f"MATCH t: Task RETURN t.title; {text}"),
+        "async": lambda: asyncio.run(execute_async(db, text)),
+    }
+    disk.breaks = FULL
+    assert refused(ways[way]).code == "E6001"
+    disk.breaks = None
+    assert refused(ways[way]).code == "E6005", "it could not be kept"
+    assert list(db.default.watching.hub.watches.values()) == [kept._watch]
+    assert kept.status == "active"
+
+
 def test_every_refusal_is_an_error_of_its_own(db: Vedette, disk: Disk) -> None:
     """One exception raised again and again would hold on to the frames of all who ever met it."""
     break_one(db, disk)

@@ -31,7 +31,9 @@ def events(messages: list[dict[str, Any]], sub: str | None = None) -> list[dict[
 # --- auth ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ["subscribe", "execute", "define", "resume", "ack", "manage", "unsubscribe", "nack"])
+@pytest.mark.parametrize(
+    "type", ["subscribe", "execute", "define", "resume", "ack", "manage", "unsubscribe", "nack"]
+)
 def test_before_auth_everything_else_is_refused(wire: Wire, type: str):
     client = wire.client(database="")
     samples = {"statement": "MATCH t: T RETURN t", "ontology": "", "id": "x", "token": "", "subId": "s"}

@@ -346,7 +346,7 @@ def test_resuming_asks_for_the_right_again():
     bob = admin.execute('SPAWN p: Person { name = "Bob" } RETURNING id')["rows"][0][0]
     client, token = start(wire, token=ada)
     client.cut()
-    _, ack = resume(wire, token, token=bob) if False else resume_as(wire, token, bob)
+    _, ack = resume_as(wire, token, bob)
     assert (ack["status"], ack["reason"]) == ("resync-required", "auth")
     _, ack = resume_as(wire, token, ada)
     assert ack["status"] == "ok"

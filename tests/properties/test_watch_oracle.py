@@ -27,15 +27,11 @@ def _fails(case: Case) -> bool:
     return False
 
 
-@pytest.mark.parametrize("policies", [False], ids=["no-policies"])
+@POLICIES
 @settings(max_examples=BY_NUMBER, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(NUMBERS)
 def test_events_amount_to_a_fresh_match(policies: bool, number: int) -> None:
-    """Cases by number: as large as they come. A case that fails is cut down here; its number is printed as well.
-
-    With policies only the smaller cases below and `test_watch_sight.py` are tried so far: among the large ones is
-    still one that fails, and step 2 is not done before it holds.
-    """
+    """Cases by number: as large as they come. A case that fails is cut down here; its number is printed as well."""
     case = case_of(number, policies=policies)
     try:
         Oracle.try_case(case)

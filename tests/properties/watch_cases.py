@@ -53,11 +53,13 @@ class Follow:
     back: int = 0
     immediate: bool = False
     reliable: bool = False
+    lazy: bool = False
+    """Whether its reader looks only now and then, and memory holds two events meanwhile: the log has the rest."""
 
     def text(self, tick: int = 0) -> str:
         """Nothing is ever dropped here: what a full buffer does is told elsewhere."""
         options = {
-            "buffer: 1000000": True,
+            f"buffer: {2 if self.lazy else 1000000}": True,
             "initial: none": self.initial == "none",
             f"initial: since({tick})": self.initial == "since",
             "visibility: immediate": self.immediate,
@@ -68,7 +70,8 @@ class Follow:
     def __str__(self) -> str:
         given = self.query.parameters(self.values)
         since = f"  where watch {self.other} was {self.back} commits ago" if self.initial == "since" else ""
-        return f"{self.actor or 'system'}, watch {self.number}: {self.text()}  {given or ''}{since}".rstrip()
+        lazy = ", lazily" if self.lazy else ""
+        return f"{self.actor or 'system'}{lazy}, watch {self.number}: {self.text()}  {given or ''}{since}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,12 @@ class Manage:
 
 @dataclass(frozen=True)
 class Restart:
-    """The process ends and another begins on the same directory."""
+    """The process ends and another begins on the same directory, or on what one that died has left of it."""
+
+    death: bool = False
 
     def __str__(self) -> str:
-        return "restart"
+        return "death" if self.death else "restart"
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,8 @@ class _Author:
         immediate = self.immediate and self.choices.chance(60)
         number = len(self.follows)
         made = Follow(number, query, values, actor, initial, immediate=immediate, reliable=self.lasting)
+        if self.lasting and self.choices.chance(40):
+            made = replace(made, lazy=True)
         self.follows.append(made)
         self.steps.append(made)
 
@@ -201,7 +208,7 @@ class _Author:
             case "restart":
                 self.steps += [Do(session, "ROLLBACK") for session in sorted(self._open)]
                 self._open.clear()
-                self.steps.append(Restart())
+                self.steps.append(Restart(self.choices.chance(50)))
             case "several":
                 self.transaction(self.choices.number(0, WRITERS - 1))
             case "interleaved":

@@ -16,7 +16,7 @@ from vedette.consume.pool import Group, Member, Pool
 __all__ = ["Desk"]
 
 _SPARE = 1024
-"""So many appointments that came to nothing are no reason to sort anew."""
+"""So many appointments are no reason to look which of them came to nothing."""
 
 
 class Desk:
@@ -34,6 +34,8 @@ class Desk:
         self._arrivals = 0
         self._agenda: list[tuple[float, int, Delivery | WorkItem]] = []
         """Leases and delays by the moment they end; those that ended otherwise are void."""
+        self._agenda_bound = _SPARE
+        """So long it may become before the void ones are taken out."""
         self._appointments = 0
 
     # --- consumers --------------------------------------------------------------------------------------------
@@ -65,8 +67,10 @@ class Desk:
 
     def part(self, member: Member) -> None:
         """The member is gone for good."""
-        group = member.group
-        group.members.remove(member)
+        member.group.members.remove(member)
+        self.forget_empty(member.group)
+
+    def forget_empty(self, group: Group) -> None:
         if not group.members:
             del self.groups[group.key]
 
@@ -83,10 +87,10 @@ class Desk:
         pool.put(place, want)
         place.sequence, place.tick = sequence, tick
         pool.arrive(place)
-        if pool.serialized and not item.available and not item.parked:
-            self._hold_key(item, pool.group, place.serial)
-        if item.delivery is not None and item.delivery.place is place:
-            item.delivery.withdrawn = False
+        self._keep_key(place)
+        held = item.delivery
+        if held is not None and held.withdrawn and held.place.pool is pool:
+            held.place, held.withdrawn = place, False  # it matches again
 
     def _remembered(self, element: str, now: float) -> WorkItem:
         """What an earlier process, or an earlier consumer, left: delays and parked items."""
@@ -109,7 +113,14 @@ class Desk:
             return self._remove_place(place)
         if stood:
             pool.arrive(place)
+        self._keep_key(place)
         return None
+
+    def _keep_key(self, place: Place) -> None:
+        """While it cannot be handed out, those behind it under its key wait with it."""
+        item, pool = place.item, place.pool
+        if pool.serialized and not item.available and not item.parked:
+            self._hold_key(item, pool.group, place.serial)
 
     def _remove_place(self, place: Place) -> Delivery | None:
         item, pool = place.item, place.pool
@@ -252,16 +263,12 @@ class Desk:
         if not kept:
             self.attempts.pop(element, None)
 
-    def outlived(self, element: str) -> list[str | None]:
-        """Groups that remember failures of an element which none of their pools wants any more."""
-        kept = self.attempts.get(element)
-        if not kept:
-            return []
+    def outlived(self, element: str, group: str | None) -> bool:
+        """Whether the group remembers failures of an element which none of its pools wants any more (B33)."""
+        if group not in self.attempts.get(element, _NONE):
+            return False
         item = self.items.get(element)
-        wanting = {place.pool.group.name for place in item.places} if item is not None else set()
-        if item is not None and item.delivery is not None:
-            wanting.add(item.delivery.member.group.name)
-        return [group for group in kept if group not in wanting]
+        return item is None or all(place.pool.group.name != group for place in item.places)
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -272,10 +279,10 @@ class Desk:
     def _appoint(self, moment: float, who: Delivery | WorkItem) -> None:
         self._appointments += 1
         heappush(self._agenda, (moment, self._appointments, who))
-        live = len(self.deliveries)
-        if len(self._agenda) > 4 * live + _SPARE:
+        if len(self._agenda) > self._agenda_bound:
             self._agenda = [entry for entry in self._agenda if _stands(entry[0], entry[2])]
             heapify(self._agenda)
+            self._agenda_bound = 2 * len(self._agenda) + _SPARE
 
     @property
     def next_moment(self) -> float | None:

@@ -107,9 +107,11 @@ class SerialLine:
         line = self._lines.get(place.serial)
         if line is None:
             line = self._lines[place.serial] = Line()
-        self._length += not place.waiting
+        moved = place.waiting
+        self._length += not moved
         line.put(place)
-        self.offer(place.serial)
+        if moved or line.first() is place:
+            self.offer(place.serial)
 
     def discard(self, place: Stander) -> None:
         line = self._lines.get(place.serial)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import total_ordering
@@ -15,7 +14,7 @@ __all__ = ["Rank", "rank_of"]
 Rank = tuple[Any, ...]
 
 _MILLISECOND = timedelta(milliseconds=1)
-_MOMENTS, _NUMBERS, _TEXTS, _SPANS, _OTHERS = range(5)
+_MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS = range(6)
 """Values of a union may have no common order: then their kinds have one."""
 
 
@@ -57,9 +56,9 @@ def _part(value: Any, down: bool) -> tuple[Any, ...]:
 
 
 def _measured(value: Any) -> tuple[int, float | None]:
-    """The kind of a value and, where it has one, the number it is compared by. NaN stands above all numbers."""
+    """The kind of a value and, where it has one, the number it is compared by. NaN stands above all numbers, as a kind of its own."""
     if isinstance(value, (int, float)):
-        return _NUMBERS, math.inf if is_nan(value) else value
+        return (_NO_NUMBERS, 0) if is_nan(value) else (_NUMBERS, value)
     if isinstance(value, datetime):
         return _MOMENTS, value.timestamp()
     if isinstance(value, timedelta):

@@ -6,7 +6,7 @@ Group commit tells each event loop once per flush, however many sessions wait on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -106,11 +106,13 @@ class AsyncSession:
             named = merged(params, named)
         async with self._one_at_a_time:
             await self._room()
+            results: list[Result] = []
             try:
                 prepared, literals = self._session.prepared(text)
-                return await self._execute(prepared, literals, named, text)
+                results.append(await self._execute(prepared, literals, named, text))
+                return results[0]
             finally:
-                await self._database.waiters.wait(self._session.turn)
+                await self._make_durable(results)
 
     async def run(
         self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
@@ -120,11 +122,22 @@ class AsyncSession:
             named = merged(params, named)
         async with self._one_at_a_time:
             await self._room()
+            results: list[Result] = []
             try:
                 statements, literals = self._session.prepared_script(script)
-                return [await self._execute(prepared, literals, named, script) for prepared in statements]
+                for prepared in statements:
+                    results.append(await self._execute(prepared, literals, named, script))  # noqa: PERF401
+                return results
             finally:
-                await self._database.waiters.wait(self._session.turn)
+                await self._make_durable(results)
+
+    async def _make_durable(self, results: Sequence[Result]) -> None:
+        """Wait for what was seen; watches whose handles are never told are ended, as `Session` does."""
+        try:
+            await self._database.waiters.wait(self._session.turn)
+        except BaseException:
+            self._session.withdraw(results)
+            raise
 
     async def _execute(
         self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str

@@ -18,11 +18,11 @@ from vedette.consume.rank import rank_of
 from vedette.engine.dead_letters import DeadLetters
 from vedette.engine.deliveries import Deliveries
 from vedette.engine.state import Commit
-from vedette.errors import VedetteError, WatchError
+from vedette.errors import VedetteError
 from vedette.language.context import Row
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
+from vedette.watch.delta import REMOVED, Delta, frozen
 from vedette.watch.evaluation import tell_shape, watches_of
 from vedette.watch.hub import WatchHub
 from vedette.watch.shape import WatchShape
@@ -84,7 +84,13 @@ class Consuming:
         member = self.members[watch.number] = Member(
             watch.number, group, bound=options.buffer, group_bound=options.max_in_flight, watch=watch
         )
-        self.desk.join(member, self._pool_for(watch, member))
+        try:
+            pool = self._pool_for(watch, member)
+        except VedetteError:
+            del self.members[watch.number]
+            self.desk.forget_empty(group)
+            raise
+        self.desk.join(member, pool)
         self._watching.hub.watches[watch.number] = watch
         if options.initial.kind == "full" and watch.position == 0:
             delta = Delta("initial", None)
@@ -125,7 +131,8 @@ class Consuming:
             self._ticking[source.number] = pool
         self._by_source[source.number] = pool
         if options.initial.kind == "none":
-            pool.unwanted = {identity for identity, _, _ in self._evaluated(source)}
+            former = member.pool.unwanted if member.pool is not None else None
+            pool.unwanted = former.copy() if former is not None else set(self._identities(source))
         try:
             self._refresh(pool)
         except VedetteError:
@@ -171,19 +178,20 @@ class Consuming:
     def refilter(self, watch: Watch) -> None:
         """Another filter: the watch draws from another pool; what it holds stays its own."""
         member = self.members[watch.number]
-        former = member.pool
-        assert former is not None
         fresh = self._pool_for(watch, member)
-        former.members.remove(member)
-        self.desk.join(member, fresh)
+        if fresh is member.pool:
+            return
         for delivery in member.held.values():
             place = fresh.places.get(delivery.item.element)
             if place is not None:
-                delivery.place = place
-        if not former.members:
-            former.members.append(member)
-            self._close_empty(self.desk.leave(member))
-            member.pool = fresh
+                delivery.place, delivery.withdrawn = place, False
+        wanted = [delivery for delivery in member.held.values() if not delivery.withdrawn]
+        closed = self.desk.leave(member)
+        self.desk.join(member, fresh)
+        self._close_empty(closed)
+        for delivery in wanted:
+            if delivery.withdrawn:
+                self._tell_withdrawn(delivery)
 
     def returned(self, watch: Watch) -> None:
         """A reliable consumer is attached again: what it held and did not end is handed out once more."""
@@ -210,12 +218,16 @@ class Consuming:
         scene = self._watching.scene(self._database.state.graph, commit.changes, commit.tick)
         touched: dict[int, Pool] = {}
         broken: dict[int, VedetteError] = {}
+        gone: list[tuple[Pool, Delta]] = []
         now = self.now
 
         def push(source: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the hub's protocol
             pool = self._by_source[source.number]
             touched[source.number] = pool
-            self._apply(pool, delta, commit.sequence, commit.tick, now)
+            if delta.type == REMOVED:
+                gone.append((pool, delta))
+            else:
+                self._offer(pool, delta, commit, now)
 
         def fail(source: Watch, error: VedetteError) -> None:
             broken.setdefault(source.number, error)
@@ -230,6 +242,8 @@ class Consuming:
                     self._refresh(self._by_source[source.number], commit)
                 except VedetteError as error:
                     fail(source, error)
+        for pool, delta in gone:  # last: an element that matches otherwise now never stopped matching
+            self._take_back(pool, delta)
         for number, why in broken.items():
             self._fail(self._by_source[number], why)
         self._wake_when_durable(touched.values(), commit.sequence)
@@ -238,16 +252,19 @@ class Consuming:
     def busy(self) -> bool:
         return bool(self._by_source) or bool(self.desk.attempts)
 
-    def _apply(self, pool: Pool, delta: Delta, sequence: int, tick: int, now: float) -> None:
-        shape: WatchShape = pool.source.shape
-        element = delta.identity[shape.leading]
-        if delta.type == REMOVED:
-            if pool.unwanted is not None:
-                pool.unwanted.discard(delta.identity)
-            self._withdraw(pool, element, delta.identity)
-        elif delta.type == ADDED or (delta.type == CHANGED and element in pool.places):
-            want = self._want(pool, delta.identity, delta.match or {}, delta.order)
-            self.desk.offer(pool, element, want, sequence=sequence, tick=tick, now=now)
+    def _offer(self, pool: Pool, delta: Delta, commit: Commit, now: float) -> None:
+        """A match appeared or looks different; initial: none has no eyes for those that were there before."""
+        identity = delta.identity
+        if pool.unwanted is None or identity not in pool.unwanted:
+            want = self._want(pool, identity, delta.match or {}, delta.order)
+            element = identity[pool.source.shape.leading]
+            self.desk.offer(pool, element, want, sequence=commit.sequence, tick=commit.tick, now=now)
+
+    def _take_back(self, pool: Pool, delta: Delta) -> None:
+        """A match is gone."""
+        if pool.unwanted is not None:
+            pool.unwanted.discard(delta.identity)
+        self._withdraw(pool, delta.identity[pool.source.shape.leading], delta.identity)
 
     def _want(self, pool: Pool, identity: Any, match: Any, order: tuple[Any, ...]) -> Want:
         directions = [descending for _, descending in pool.source.shape.order]
@@ -257,11 +274,16 @@ class Consuming:
 
     def _withdraw(self, pool: Pool, element: str, identity: Any) -> None:
         told = self.desk.withdraw(pool, element, identity)
-        if told is not None and told.state is DeliveryState.PENDING:
-            told.member.watch.details.report(Withdrawal(told.id, element))
-            self._wake_watch(told.member.watch)
-        for group in self.desk.outlived(element):
-            self.deliveries.forget(element, group)
+        if told is not None:
+            self._tell_withdrawn(told)
+        if self.desk.outlived(element, pool.group.name):
+            self.deliveries.forget(element, pool.group.name)
+
+    def _tell_withdrawn(self, delivery: Delivery) -> None:
+        """Its holder is told; one who has acknowledged it already needs not be."""
+        if delivery.state is DeliveryState.PENDING:
+            delivery.member.watch.details.report(Withdrawal(delivery.id, delivery.item.element))
+            self._wake_watch(delivery.member.watch)
 
     def _forget_deleted(self, commit: Commit) -> None:
         """Attempts of elements that are gone, also while nobody consumes them."""
@@ -279,6 +301,9 @@ class Consuming:
             row = rows[identity]
             yield identity, shape.projected(row), shape.order_of(row)
 
+    def _identities(self, source: Watch) -> Iterable[Any]:
+        return (identity for identity, _, _ in self._evaluated(source))
+
     def _refresh(self, pool: Pool, commit: Commit | None = None) -> None:
         """Make the pool what a fresh evaluation says."""
         state, shape, now = self._database.state, pool.source.shape, self.now
@@ -289,12 +314,12 @@ class Consuming:
             pool.unwanted.intersection_update(found)
             found = {identity: each for identity, each in found.items() if identity not in pool.unwanted}
         known = {want.identity: want for place in pool.places.values() for want in place.wants()}
-        for identity in known.keys() - found.keys():
-            self._withdraw(pool, identity[shape.leading], identity)
         for identity, (match, order) in found.items():
             want = self._want(pool, identity, match, order)
             if known.get(identity) != want:
                 self.desk.offer(pool, identity[shape.leading], want, sequence=sequence, tick=tick, now=now)
+        for identity in known.keys() - found.keys():
+            self._withdraw(pool, identity[shape.leading], identity)
 
     def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
         """The ontology grew, the state was read anew, or Layer 0 changed: look again."""
@@ -364,7 +389,10 @@ class Consuming:
     def waiting(self, watch: Watch) -> int:
         """How many wait that the watch could be handed."""
         member = self.members.get(watch.number)
-        return len(member.pool) if member is not None and member.pool is not None else 0
+        if member is None or member.pool is None:
+            return 0
+        member.pool.settle(self._database.gate.durable_tick)
+        return len(member.pool)
 
     def wake(self, pool: Pool | None) -> None:
         """Something may be there for the pool's members, now or when what is under way is durable."""
@@ -390,37 +418,16 @@ class Consuming:
         if watch.details.wake is not None:
             watch.details.wake()
 
-    # --- checks -----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def check(watch_shape: WatchShape, watch: Watch) -> None:
-        """What cannot be consumed is refused when the watch is created."""
-        options = watch.options
-        if watch_shape.aggregates or watch_shape.distinct:
-            raise _refused("a consumer is handed elements; RETURN must not aggregate or be DISTINCT")
-        if not watch_shape.columns:
-            raise _refused("a consumer is handed matches; say what with RETURN")
-        if watch.has_details and watch.details.actions is not None:
-            raise _refused("ON MATCH DO acts by itself and hands nothing out; leave one of the two away")
-        if watch_shape.first is None:
-            raise _refused("the pattern must begin with a node or an edge: it is what ACK deletes")
-        if options.initial.kind == "since":
-            raise _refused("a consumer takes what is there; allowed are full, none", "initial")
-        if options.initial.kind == "none" and options.delivery == "reliable":
-            raise _refused("a reliable consumer loses nothing; with it allowed is full", "initial")
+    # --- for tests --------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
         """Raise AssertionError unless pools are what a fresh evaluation says and the desk agrees; for tests."""
         self.desk.validate(self._by_source.values())
         for pool in self._by_source.values():
             shape = pool.source.shape
-            fresh = {identity for identity, _, _ in self._evaluated(pool.source)} - (pool.unwanted or set())
+            fresh = set(self._identities(pool.source)) - (pool.unwanted or set())
             assert {identity for place in pool.places.values() for identity in place.identities()} == fresh
             assert {identity[shape.leading] for identity in fresh} == set(pool.places)
-
-
-def _refused(why: str, option: str = "mode") -> WatchError:
-    return WatchError("E8009", f"Invalid watch option '{option}': {why}", fields={"option": option})
 
 
 def _age(id: str) -> tuple[int, int, str]:

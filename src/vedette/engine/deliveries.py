@@ -21,7 +21,7 @@ from vedette.consume.letter import MAX_REDELIVERIES, NO_RETRY
 from vedette.engine import execution
 from vedette.engine.result import Result
 from vedette.engine.turn import Turn
-from vedette.errors import StoreError, VedetteError, WatchError
+from vedette.errors import StoreError, TransactionError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
 from vedette.values import duration_to_text, timestamp_to_ms
@@ -93,9 +93,13 @@ class Deliveries:
     def _delete(self, session: Session, transaction: Transaction, delivery: Delivery) -> Any:
         """Nothing is left to do when the element is gone already (B34). Returns what now() is."""
         context, guard = execution.statement_context(session, (), view=transaction.view)
-        element = transaction.view.get(delivery.item.element)
+        id = delivery.item.element
+        element = transaction.view.get(id)
         if element is not None:
             delete_element(transaction, element, guard)
+        elif session.database.state.graph.get(id) is not None and id not in transaction.before:
+            text = f"The transaction began before '{id}' was there: roll it back and ACK '{delivery.id}' again"
+            raise TransactionError("E5002", text, fields={"id": id, "delivery_id": delivery.id})
         return context.now
 
     def nack(
@@ -131,6 +135,24 @@ class Deliveries:
         with session.turn:
             self._give_back(self._find(session, id), 0, None)
         return Result()
+
+    def renew(self, session: Session, ids: Iterable[str]) -> list[str]:
+        """New leases for those that are still this session's and still wanted; the others are no work any more."""
+        desk, kept = self._consuming.desk, []
+        with session.turn:
+            for id in ids:
+                try:
+                    delivery = self._find(session, id)
+                except WatchError:
+                    continue
+                if delivery.withdrawn:
+                    self._give_back(delivery, 0, None)
+                    continue
+                span = delivery.member.watch.options.ack_timeout
+                desk.extend(delivery, self._consuming.now + span.total_seconds())
+                kept.append(id)
+            self.arm()
+        return kept
 
     def _find(self, session: Session, id: str) -> Delivery:
         """A pending delivery of this session; for all others E8004, whatever the reason."""

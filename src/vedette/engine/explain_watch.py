@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vedette.engine.consume_checks import check_consumable
 from vedette.engine.result import Result
 from vedette.engine.watch_compile import compile_watch
 from vedette.engine.watch_options import option_values
 from vedette.language import statements as ast
+from vedette.language.resolved import Condition, NodeElement
 from vedette.language.resolved_text import condition_text
+from vedette.values import duration_to_text
 from vedette.watch.options import WatchOptions, read_options
 from vedette.watch.shape import WatchShape
 
@@ -37,6 +40,18 @@ _STRATEGIES = {
     "distinct": "incremental: rows are counted, the first and the last of a kind are events",
     "reevaluated": "re-evaluated at every commit that can concern it, and compared with what it was told",
 }
+_WORK = "incremental: each match that comes, goes or changes is work or not"
+_LINES = {
+    "arrival": "arrival: the oldest first, also after a redelivery",
+    "causal": "causal: the oldest first, also after a redelivery",
+    "attribute": "attribute: a strict priority over everything that waits, as the elements are now; ties as they came",
+}
+_ONE_HOLDER = "one holder at a time, over all consume watches"
+_CONSUMED = "at least once, acknowledged once; attempts, delays and dead letters survive a restart"
+_HOLDS = {
+    "best_effort": "what it holds is free when its session ends",
+    "reliable": "the watch, too, and who attaches within the lease keeps what it holds",
+}
 
 
 def explain_watch(request: Request, statement: ast.Watch) -> Result:
@@ -46,6 +61,8 @@ def explain_watch(request: Request, statement: ast.Watch) -> Result:
         guarded = request.session.actor is not None and bool(request.database.schema.policies)
         inner = request.about(statement)
         shape = compile_watch(inner, options, guarded=guarded).shape
+        if options.mode == "consume":
+            check_consumable(shape, options, acts=bool(statement.actions))
     return Result(columns=("aspect", "value"), rows=[*_evaluation(shape), *_promises(shape, options)])
 
 
@@ -75,7 +92,7 @@ def _mode(shape: WatchShape) -> str:
         return "re-evaluated at every commit and tick: it looks at the time"
     if shape.layered:
         return "re-evaluated when watches or sessions come, go or change: it looks at Layer 0"
-    return _STRATEGIES[shape.strategy]
+    return _WORK if shape.resolved.consumes else _STRATEGIES[shape.strategy]
 
 
 def _cost(shape: WatchShape, wide: list[str]) -> str:
@@ -90,9 +107,47 @@ def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]
     guarded = (
         [("sight", "each match is judged with the actor's rights at every event")] if shape.guarded else []
     )
+    if options.mode == "consume":
+        return [*guarded, *_consumer_promises(shape, options)]
     return [
         *guarded,
         ("ordering", _ORDERINGS[options.ordering.kind]),
         ("delivery", _DELIVERIES[options.delivery].format(on_full=_FULL[options.on_full])),
         ("visibility", f"{options.visibility}, told on {options.deliver_on}"),
     ]
+
+
+def _consumer_promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
+    deliveries = options.max_redeliveries + 1
+    attempts = f"at most {deliveries} {'delivery' if deliveries == 1 else 'deliveries'}, then a dead letter"
+    lease = duration_to_text(options.ack_timeout)
+    bound = f"at most {options.buffer} for this watch"
+    group = "none: the only consumer of its line"
+    if options.group is not None:
+        group = f"{options.group}: each element goes to one member, shared out evenly"
+    if options.max_in_flight is not None:
+        bound += f", {options.max_in_flight} for its group"
+    serial = shape.resolved.order[-1][0] if options.serialize_by is not None else None
+    return [
+        ("ordering", _LINES[options.ordering.kind]),
+        *([("serialized by", _serial(serial))] if serial is not None else []),
+        ("claim", _claim(shape)),
+        ("group", group),
+        ("in hand", bound),
+        ("lease", f"{lease}, then it counts as failed; EXTEND renews it"),
+        ("attempts", attempts if options.dead_letter is None else f"{attempts}, in the destination"),
+        ("delivery", f"{_CONSUMED}; {_HOLDS[options.delivery]}"),
+        ("visibility", f"committed, handed out on {options.deliver_on}"),
+    ]
+
+
+def _serial(key: Condition) -> str:
+    return f"{condition_text(key)}: one at a time of each value, in order"
+
+
+def _claim(shape: WatchShape) -> str:
+    element = shape.first_element
+    assert element is not None
+    if isinstance(element, NodeElement):
+        return f"{element.name}: {_ONE_HOLDER}; ACK kills it"
+    return f"{element.name or ' | '.join(element.edges)}: {_ONE_HOLDER}; ACK unlinks it"

@@ -1,4 +1,8 @@
-"""Jobs: deliveries as a Python loop. `for job in session.consume("WATCH …"): with job: …`."""
+"""Jobs: deliveries as a Python loop. `for job in session.consume("WATCH …"): with job: …`.
+
+Several are fetched at a time, so some wait while one is worked on. A lease that runs out in the meantime would count an
+attempt that nobody made: leases of jobs in hand are renewed as the loop goes on, and each begins anew when its job does.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from vedette.change import Event
+from vedette.errors import VedetteError, WatchError
 
 if TYPE_CHECKING:
     from vedette.engine.watch_handle import WatchHandle
@@ -24,16 +29,23 @@ class Job:
 
     An Exception in the block is logged and goes no further: the job will be tried again, or end as a dead letter, and
     the loop goes on. What is no Exception (a Ctrl-C) gives the job back without counting an attempt, and is raised.
+    Either way a transaction that the block began and did not end is rolled back.
     """
 
     def __init__(self, handle: WatchHandle, event: Event) -> None:
         self._handle, self._event = handle, event
+        self._within = False
+        """Whether a transaction was open when the block began."""
         self.ended = False
         """Whether it was acknowledged, given back or rejected."""
 
     @property
     def match(self) -> Mapping[str, Any]:
         return self._event.match or {}
+
+    @property
+    def event(self) -> Event:
+        return self._event
 
     @property
     def delivery_id(self) -> str:
@@ -46,11 +58,12 @@ class Job:
         return int(self._event.attributes["attempt"])
 
     def ack(self) -> None:
+        """Done: its element is deleted, within the session's transaction if one is open."""
         self._handle.ack(self._event)
         self.ended = True
 
-    def nack(self, delay: timedelta | None = None, cause: str | None = None) -> None:
-        """Give it back, to be handed out again now or after the delay."""
+    def nack(self, delay: timedelta | float | None = None, cause: str | None = None) -> None:
+        """Give it back, to be handed out again now or after the delay (a timedelta, or seconds)."""
         self._handle.nack(self._event, delay=delay, cause=cause)
         self.ended = True
 
@@ -59,35 +72,63 @@ class Job:
         self._handle.nack(self._event, retry=False, cause=reason)
         self.ended = True
 
-    def extend(self, by: timedelta | None = None) -> None:
-        """More time: `by` from now, or another ack_timeout."""
+    def extend(self, by: timedelta | float | None = None) -> None:
+        """More time: `by` from now (a timedelta, or seconds), or another ack_timeout."""
         self._handle.extend(self._event, by)
 
     def __enter__(self) -> Self:
+        self._within = self._handle.session.transaction is not None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self.ended:
-            return False
         if error is None:
-            self.ack()
+            self._finish()
             return False
-        if not isinstance(error, Exception):
+        self._roll_back()
+        if isinstance(error, Exception):
+            self._fail(error)
+            return True
+        if not self.ended:
             self._handle.release(self._event)
-            return False
+        return False
+
+    def _finish(self) -> None:
+        """The block succeeded. Whoever was too slow must not end the loop: the job is somebody else's by now."""
+        if self.ended:
+            return
+        try:
+            self.ack()
+        except WatchError as error:
+            if error.code != "E8004":
+                raise
+            log.warning(
+                "Job %s was done too late: it is, or will be, handed out again. Extend it, or raise ack_timeout",
+                self.delivery_id,
+                extra={"action": "job.late", "delivery": self.delivery_id},
+            )
+
+    def _fail(self, error: Exception) -> None:
         log.warning(
             "Job %s failed at attempt %d: %s: %s",
             self.delivery_id,
             self.attempt,
-            kind.__name__ if kind is not None else "",
+            type(error).__name__,
             error,
             exc_info=error,
             extra={"action": "job.failed", "delivery": self.delivery_id},
         )
-        self.nack(cause=f"{type(error).__name__}: {error}")
-        return True
+        try:  # an ACK in a transaction that did not commit is no end
+            self.nack(cause=f"{type(error).__name__}: {error}")
+        except WatchError as problem:
+            if problem.code != "E8004":
+                raise
+
+    def _roll_back(self) -> None:
+        session = self._handle.session
+        if not self._within and session.transaction is not None:
+            session.execute("ROLLBACK")
 
     def __repr__(self) -> str:
         return f"<job {self.delivery_id}, attempt {self.attempt}: {dict(self.match)}>"
@@ -100,6 +141,9 @@ class Jobs:
         self.handle = handle
         self._prefetch, self._timeout = prefetch, timeout
         self._fetched: deque[Event] = deque()
+        self._clock = handle.session.database.clock
+        self._renewed = 0.0
+        """When the leases of what is fetched began."""
 
     def __iter__(self) -> Iterator[Job]:
         try:
@@ -110,20 +154,51 @@ class Jobs:
 
     def _next(self) -> Event | None:
         """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
-        while not self._fetched:
-            event = self.handle.next(self._timeout)
-            if event is None:
+        while True:
+            if not self._fetched and not self._fetch():
                 return None
+            event = self._fetched.popleft()
+            if self._is_work(event):
+                return event
+
+    def _fetch(self) -> bool:
+        while (event := self.handle.next(self._timeout)) is not None:
             if event.type == "consumed":
-                self._fetched.append(event)
-                self._fetched.extend(self.handle.poll(self._prefetch - 1) if self._prefetch > 1 else ())
-        return self._fetched.popleft()
+                more = self.handle.poll(self._prefetch - 1) if self._prefetch > 1 else []
+                self._fetched.extend((event, *more))
+                self._renewed = self._clock.monotonic()
+                return True
+        return False
+
+    def _is_work(self, event: Event) -> bool:
+        """Renew its lease, in good time also those of the rest; what is lost or withdrawn meanwhile is no work."""
+        now = self._clock.monotonic()
+        if now == self._renewed:
+            return True
+        if now - self._renewed > self.handle.lease_seconds / 4:
+            self._fetched = deque(self.handle.renew(self._fetched))
+            self._renewed = now
+        return bool(self.handle.renew([event]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
-        """Cancel the watch; what it holds goes to others at once."""
+        """Cancel the watch; what it holds goes to others at once. One that lasts is kept, and only lets go."""
         left, self._fetched = self._fetched, deque()
-        if self.handle.status != "cancelled" and not self.handle.lasts:
+        if self.handle.status == "cancelled":
+            return
+        if not self.handle.lasts:
             self.handle.cancel()
-        elif self.handle.status != "cancelled":
-            for event in left:
+            return
+        for event in left:
+            try:
                 self.handle.release(event)
+            except VedetteError as error:  # its time ran out
+                if error.code != "E8004":
+                    raise

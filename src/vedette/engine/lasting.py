@@ -73,7 +73,8 @@ class LastingWatches:
     def remember(self, watch: Watch, request: Request) -> None:
         """A new lasting watch, or one that lasts from now on: its statement goes to the store with the next flush."""
         details = watch.details
-        details.base = self._database.state.sequence + 2
+        if details.altered or not details.base:
+            details.base = self._database.state.sequence + 2
         known = watch.position if details.altered else 0
         details.cursor = {"sequence": details.base, "start": known, "confirmed": known}
         details.cursor |= {

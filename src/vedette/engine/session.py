@@ -74,38 +74,64 @@ class Session:
         if params:
             named = merged(params, named)
         with self._own_turn:
+            results: list[Result] = []
             try:
-                return self.execute_undurably(text, named)
+                results.append(self.execute_undurably(text, named))
+                return results[0]
             finally:
-                self.database.wait(self.turn)
+                self._make_durable(results)
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
         if params:
             named = merged(params, named)
         with self._own_turn:
+            results: list[Result] = []
             try:
-                return self.run_undurably(script, named)
+                statements, literals = self.prepared_script(script)
+                for prepared in statements:  # one by one: those before a failure are known
+                    results.append(self.execute_prepared(prepared, literals, named, script))  # noqa: PERF401
+                return results
             finally:
-                self.database.wait(self.turn)
+                self._make_durable(results)
 
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
         """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
         if params:
             named = merged(params, named)
         with self._own_turn:
-            prepared, literals = self.database.statements.one(text)
-            if not isinstance(prepared.statement, ast.Watch):
-                raise InvalidStatement("E1101", "watch() takes a WATCH statement; execute() takes any other")
+            made: list[WatchHandle] = []
             try:
+                prepared, literals = self.database.statements.one(text)
+                if not isinstance(prepared.statement, ast.Watch):
+                    text = "watch() takes a WATCH statement; execute() takes any other"
+                    raise InvalidStatement("E1101", text)
                 self._check_open()
+                if self.transaction is not None:
+                    self.transaction.check_usable()
                 request = Request(self, prepared, prepared.constants(literals, named), text)
-                return WatchHandle(self, self.database.watching.creation.create(request))
+                made.append(WatchHandle(self, self.database.watching.creation.create(request)))
+                return made[0]
             except BaseException:
                 self._statement_failed()
                 raise
             finally:
-                self.database.wait(self.turn)  # so that the first poll has what is there already
+                self._make_durable(made)  # so that the first poll has what is there already
+
+    def _make_durable(self, made: Sequence[Result | WatchHandle]) -> None:
+        """Wait for what was seen. When it is never told, nobody has the handles of watches that were made in it."""
+        try:
+            self.database.wait(self.turn)
+        except BaseException:
+            self.withdraw(made)
+            raise
+
+    def withdraw(self, made: Sequence[Result | WatchHandle]) -> None:
+        """End watches whose handles were never handed over."""
+        handles = [each.id if isinstance(each, WatchHandle) else each.handle for each in made]
+        with self.turn:
+            for handle in filter(None, handles):
+                self.database.watching.management.withdraw(handle)
 
     def consume(
         self,
@@ -153,6 +179,12 @@ class Session:
         """Give a delivery back untried: no attempt is counted."""
         return self._settle(lambda deliveries: deliveries.release(self, delivery_id))
 
+    def renew(self, delivery_ids: Sequence[str]) -> list[str]:
+        """New leases for deliveries in hand; returns those that are still this session's and still wanted."""
+        with self._own_turn:
+            self._check_open()
+            return self.database.watching.consuming.deliveries.renew(self, delivery_ids)
+
     def _settle(self, end: Callable[[Deliveries], Result]) -> Result:
         """End deliveries without a statement's text; else as a statement would."""
         with self._own_turn:
@@ -190,11 +222,6 @@ class Session:
         except VedetteError:
             self._statement_failed()
             raise
-
-    def run_undurably(self, script: str, values: Mapping[str, Any]) -> list[Result]:
-        """Execute a script, as `execute_undurably` does one statement."""
-        statements, literals = self.prepared_script(script)
-        return [self.execute_prepared(prepared, literals, values, script) for prepared in statements]
 
     def prepared_script(self, script: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
         """The statements of a script, parsed whole before anything runs, and the script's literals."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
 from vedette.engine.absent_session import AbsentSession
+from vedette.engine.consume_checks import check_consumable
 from vedette.engine.history import Trimmed
 from vedette.engine.lasting import refuse_since
 from vedette.engine.request import Request, named_id
@@ -53,13 +54,15 @@ class WatchCreation:
             if not options.expressions:
                 options = self._watching.known_options.setdefault(options, options)
             self._check_limits(session)
+            if options.delivery == "reliable" or statement.actions:
+                self._watching.database.check_writable()  # it is kept, or not promised
             guarded = session.actor is not None and bool(self._watching.database.schema.policies)
             compiled = self._compile(request, options, guarded)
             guard = check_watch_rights(request, compiled) if guarded else None
             constants = request.constants + self.capture(request, compiled, guard)
             watch = self._make(compiled, constants, options, session.id, session.actor)
             if options.mode == "consume":
-                self._watching.consuming.check(compiled.shape, watch)
+                check_consumable(compiled.shape, options, acts=bool(compiled.actions))
                 self._set_destination(watch, request)
             if statement.name is not None:
                 watch.details.name = statement.name
@@ -188,6 +191,7 @@ class WatchCreation:
             self._watching.database.history.after(sequence)
         except Trimmed:
             raise refuse_since(initial.tick) from None
+        watch.details.base = sequence + 1
         self._watching.lasting.catch_up(watch, sequence)
 
     def start(

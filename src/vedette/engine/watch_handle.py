@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from threading import Condition
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,10 @@ class WatchHandle:
     @property
     def _watching(self) -> Watching:
         return self._session.database.watching
+
+    @property
+    def session(self) -> Session:
+        return self._session
 
     @property
     def watch(self) -> Watch:
@@ -166,6 +170,16 @@ class WatchHandle:
     def release(self, event: Event) -> None:
         """Give a delivery back untried: no attempt is counted."""
         self._session.release(_delivery(event))
+
+    def renew(self, events: Sequence[Event]) -> list[Event]:
+        """New leases for deliveries in hand; returns those that are still held and still wanted."""
+        kept = set(self._session.renew([_delivery(event) for event in events]))
+        return [event for event in events if event.delivery_id in kept]
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a delivery may take before it counts as failed (`ack_timeout`)."""
+        return self._watch.options.ack_timeout.total_seconds()
 
     # --- managing ---------------------------------------------------------------------------------------------
 

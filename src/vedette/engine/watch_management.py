@@ -158,6 +158,8 @@ class WatchManagement:
             if next_status(watch.status, WatchEventKind.ALTER) is None:
                 raise unknown(self._watching.id_of(watch))
             options = altered_options(request, watch.options, given)
+            if options.delivery == "reliable":
+                self._watching.database.check_writable()
             refiltered = options.filter is not watch.options.filter
             if refiltered:
                 self._refilter(request, watch, options)
@@ -252,6 +254,14 @@ class WatchManagement:
                 self.end(watch, WatchEventKind.CANCEL, lost=lost)
                 self._watching.hub.forget(watch)
                 self._watching.cancelled -= 1
+
+    def withdraw(self, id: str) -> None:
+        """A watch that its maker never heard of, because the store failed meanwhile: it never was."""
+        watch = self.lookup(id)
+        if watch is not None:
+            self.end(watch, WatchEventKind.CANCEL)
+            self._watching.hub.forget(watch)
+            self._watching.cancelled -= 1
 
     def schedule_expiry(self, watch: Watch) -> None:
         """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""

@@ -9,7 +9,7 @@ from vedette.engine import execution
 from vedette.engine.watch_compile import CompiledWatch
 from vedette.errors import PolicyError, WatchError
 from vedette.language.context import Context
-from vedette.language.resolved import AttributeOf, NodeElement, subexpressions
+from vedette.language.resolved import AttributeOf, EdgeElement, NodeElement, subexpressions
 from vedette.policy.decisions import holds
 from vedette.policy.guard import PolicyGuard
 
@@ -24,7 +24,7 @@ _audit = logging.getLogger("vedette.audit")
 
 
 def check_watch_rights(request: Request, compiled: CompiledWatch) -> PolicyGuard:
-    """mew-watch-system §9.1: may watch, may see the types, may see the attributes; else E8001 and no more."""
+    """mew-watch-system §9.1: may watch, may see the types and attributes, may delete what it consumes; else E8001."""
     session = request.session
     _, guard = execution.statement_context(session, ())
     assert guard is not None
@@ -58,25 +58,37 @@ def _denied(session: Session, compiled: CompiledWatch) -> str | None:
     for element in shape.pattern.elements:
         if not isinstance(element, NodeElement) or element.implicit:
             continue
-        if not any(_may_match(database, name, None, context) for name in element.types):
+        if not any(_may(database, "MATCH", name, None, context) for name in element.types):
             return f"MATCH on {element.type}"
     conditions = (*shape.pattern.where, *(shape.returns.projections if shape.returns is not None else ()))
     for condition in conditions:
         for part in subexpressions(condition):
             if isinstance(part, AttributeOf) and not any(
-                _may_match(database, name, part.name, context) for name in part.places
+                _may(database, "MATCH", name, part.name, context) for name in part.places
             ):
                 return f"MATCH on attribute {part.name}"
-    return None
+    return _deletion_denied(database, compiled, context) if compiled.shape.resolved.consumes else None
 
 
-def _may_match(database: Database, type_name: str, attribute: str | None, context: Context) -> bool:
-    """Whether some policy could show it; what depends on the element is judged at each event."""
+def _deletion_denied(database: Database, compiled: CompiledWatch, context: Context) -> str | None:
+    """ACK deletes the first element: some policy must let the actor, at least of some types it may have."""
+    element = compiled.shape.first_element
+    if isinstance(element, NodeElement):
+        allowed = any(_may(database, "KILL", name, None, context) for name in element.types)
+        return None if allowed else f"KILL on {element.type}"
+    if isinstance(element, EdgeElement):
+        allowed = any(_may(database, "UNLINK", name, None, context) for name in element.edges)
+        return None if allowed else f"UNLINK on {', '.join(element.edges)}"
+    return None  # refused for what it is
+
+
+def _may(database: Database, operation: str, type_name: str, attribute: str | None, context: Context) -> bool:
+    """Whether some policy could allow it; what depends on the element is judged at each event, or at ACK."""
     if type_name.startswith("_"):
         return True
     allowed = attribute is not None
     for policy in database.state.program.policies:
-        if policy.attribute != attribute or not policy.speaks_about("MATCH", type_name, attribute):
+        if policy.attribute != attribute or not policy.speaks_about(operation, type_name, attribute):
             continue
         if policy.instance:
             allowed = allowed or policy.allow

@@ -265,6 +265,9 @@ class Broker:
         watching = client.desk.database.watching
         if watching.crowded:  # a full watch that holds writers back may be one that is read here
             self.settle()
+        if record.kind == "run":
+            self._read_elsewhere(client, session, record)
+            return
         try:
             result = session.execute_undurably(record.text, record.params)
         except LongReadError:
@@ -272,25 +275,28 @@ class Broker:
             return
         self._answer(client, record.id, result)
 
-    def _answer(self, client: Client, id: str | None, result: Result) -> None:
-        data = message("result", result_payload(result), id)
+    def _answer(self, client: Client, id: str | None, result: Result | list[Result]) -> None:
+        if isinstance(result, list):
+            payload: dict[str, Any] = {"results": [result_payload(each) for each in result]}
+        else:
+            payload = result_payload(result)
+        data = message("result", payload, id)
         self.say(client, link.Answer(conn=client.conn, data=data), id)
 
     def _read_elsewhere(self, client: Client, session: Session, record: link.Asked) -> None:
-        """A read outgrew its slice: it goes on in a thread, in slices, while others are served."""
+        """A script, or a read that outgrew its slice: it goes on in a thread while others are served."""
         client.busy = True
         session.patient = True
-        future = self._pool.submit(session.execute, record.text, record.params)
+        work: Callable[..., Any] = session.run if record.kind == "run" else session.execute
+        future: Future[Any] = self._pool.submit(work, record.text, record.params)
 
-        def finish(done: Future[Result]) -> None:
+        def finish(done: Future[Any]) -> None:
             self._finished.append(lambda: self._long_read_ended(client, session, record.id, done))
             self._wake()
 
         future.add_done_callback(finish)
 
-    def _long_read_ended(
-        self, client: Client, session: Session, id: str | None, done: Future[Result]
-    ) -> None:
+    def _long_read_ended(self, client: Client, session: Session, id: str | None, done: Future[Any]) -> None:
         session.patient = False
         client.busy = False
         error = done.exception()

@@ -104,6 +104,8 @@ class Resume(msgspec.Struct, frozen=True, kw_only=True):
 class Execute(msgspec.Struct, frozen=True, kw_only=True):
     statement: str
     params: dict[str, Any] = {}
+    script: bool = False
+    """Any number of statements, parsed whole before the first runs; the answer has `results`."""
 
 
 class Define(msgspec.Struct, frozen=True, kw_only=True):

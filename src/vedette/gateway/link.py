@@ -82,7 +82,7 @@ class Shut(_Record):
 
 
 class Asked(_Record):
-    """`execute` or `define`: one text."""
+    """`execute`, `run` or `define`: one text."""
 
     conn: int
     id: str | None

@@ -207,10 +207,9 @@ class Connection:
 
     def _execute(self, msg: Message) -> None:
         params = frames.live_params(msg.payload.params)
+        kind = "run" if msg.payload.script else "execute"
         text = msg.payload.statement
-        self._request(
-            link.Asked(conn=self.number, id=msg.id, kind="execute", text=text, params=params), msg.id
-        )
+        self._request(link.Asked(conn=self.number, id=msg.id, kind=kind, text=text, params=params), msg.id)
 
     def _define(self, msg: Message) -> None:
         assert self.grant is not None

@@ -57,9 +57,12 @@ def check_references(
             text = f"#{id} was not found: nothing is bound to it or has this id"
             raise MutationError("E3601", text, fields={"id": id})
         if not is_of(schema, target, type_):
-            raise AnalysisError(
-                "E2003", f"Attribute '{attribute}' refers to {type_}, {id} is {target.type} (type mismatch)"
-            )
+            raise _mismatch(type_, f"Attribute '{attribute}' refers to {type_}, {id} is {target.type}", id)
+
+
+def _mismatch(wanted: Type, text: str, id: str) -> AnalysisError:
+    code = "E3501" if wanted.kind == "Edge" else "E2003"
+    return AnalysisError(code, f"{text} (type mismatch)", fields={"id": id})
 
 
 def is_of(schema: Schema, element: Element, type_: Type) -> bool:
@@ -81,10 +84,8 @@ def check_targets(view: View, schema: Schema, edge: EdgeType, targets: tuple[str
             text = f"#{id} was not found: nothing is bound to it or has this id"
             raise MutationError("E3601", text, fields={"id": id})
         if not is_of(schema, element, parameter.type):
-            raise AnalysisError(
-                "E2003",
-                f"'{edge.name}' joins {parameter.type} as '{parameter.name}', {id} is {element.type} (type mismatch)",
-            )
+            text = f"'{edge.name}' joins {parameter.type} as '{parameter.name}', {id} is {element.type}"
+            raise _mismatch(parameter.type, text, id)
 
 
 def check_edge(view: View, edge: EdgeType, targets: tuple[str, ...]) -> None:

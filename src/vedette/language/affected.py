@@ -10,7 +10,7 @@ on a view that still shows what the changes deleted, to find the outer bindings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain as chain_iterables
 from typing import Any
@@ -35,6 +35,8 @@ Difference = tuple[Element | None, Element | None]
 """An element before and after."""
 
 _Anchor = Callable[[Context, Element, "UnionView", dict[Any, Row]], None]
+_Places = frozenset[int] | None
+"""Of the attributes that matter to an anchor; None: all do."""
 
 
 class UnionView:
@@ -96,10 +98,12 @@ class AffectedMatches:
         every_row: bool = False,
         canonical: bool = True,
         wide: Iterable[str] = (),
+        attention: Mapping[int, Mapping[str, frozenset[int]] | None] | None = None,
     ) -> None:
         """Not `canonical`: a symmetric edge yields a match in each order that fits, for others to choose from.
 
-        `wide` are further types whose change makes every match a candidate.
+        `wide` are further types whose change makes every match a candidate. `attention` names, by register and type,
+        the places of the only attributes that anybody looks at: an element that has only others changed stays aside.
         """
         self._chains = chains
         self._size = size
@@ -112,7 +116,8 @@ class AffectedMatches:
         """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
         self.collapses = len(self.variables) < len(self._slots)
         """Whether several ways to match may be one identity, since not everything has a name."""
-        self.anchors: dict[str, list[_Anchor]] = {}
+        self._attention = attention
+        self.anchors: dict[str, list[tuple[_Anchor, _Places]]] = {}
         self.wide = set(wide)
         """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""
         self._check = self._chain(pattern, frozenset(self.variables))
@@ -131,13 +136,17 @@ class AffectedMatches:
     def find(self, context: Context, changes: Sequence[Difference]) -> list[Row]:
         """Rows of matches in the context's view, one per identity."""
         found: dict[Any, Row] = {}
-        if any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
+        if self.wide and any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
             return self.everything(context)
         union: UnionView | None = None
         for before, after in changes:
             touched = after if after is not None else before
             assert touched is not None
-            for anchor in self.anchors.get(touched.type, ()):
+            for anchor, places in self.anchors.get(touched.type, ()):
+                if places is not None and before is not None and after is not None:
+                    old, new = before.values, after.values
+                    if not any([old[place] is not new[place] for place in places]):
+                        continue
                 if union is None:
                     union = UnionView(context.view, changes)
                 anchor(context, touched, union, found)
@@ -173,7 +182,14 @@ class AffectedMatches:
             if present is not None:
                 self._run(context, chain, ((slot, present),), found)
 
-        self._add(_types(element), anchor)
+        for name in _types(element):
+            self._add((name,), anchor, self._places(slot, name))
+
+    def _places(self, slot: int, type_name: str) -> _Places:
+        if self._attention is None or self._pairs:
+            return None
+        attended = self._attention.get(slot, {})
+        return None if attended is None else attended.get(type_name, frozenset())
 
     def _anchor_nested(self, condition: Condition, above: tuple[PatternElement, ...]) -> None:
         for nested in _nested_patterns(condition):
@@ -251,9 +267,9 @@ class AffectedMatches:
                 schema = self._chains.context.schema
                 self.wide.update(schema.nodes, schema.edges)
 
-    def _add(self, types: Iterable[str], anchor: _Anchor) -> None:
+    def _add(self, types: Iterable[str], anchor: _Anchor, places: _Places = None) -> None:
         for name in types:
-            self.anchors.setdefault(name, []).append(anchor)
+            self.anchors.setdefault(name, []).append((anchor, places))
 
     # --- running ----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ __all__ = ["QUERY", "Frame", "Place", "Scope"]
 _CLASSES: dict[str, type[VedetteError]] = {
     "E30": ConstraintViolation,
     "E31": PatternError,
-    "E35": PatternError,
     "E36": MutationError,
     "E90": TimeError,
 }

@@ -1,15 +1,16 @@
 """A store in one SQLite file: the default. Inspect it with any SQLite tool, also while it is in use.
 
 One connection writes, another reads ranges of the journal, and each scan of the elements has its own; with the
-write-ahead log none waits for another. Rows go in by up to 64 at a time in one statement: every SQLite call gives up
-the interpreter lock and has to win it back from the engine's thread, so fewer, larger calls matter more than C speed.
+write-ahead log none waits for another. Rows go in by up to 64 at a time in one statement, whatever their number: every
+SQLite call gives up the interpreter lock and has to win it back from the engine's thread, so fewer, larger calls matter
+more than C speed.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, starmap
 from pathlib import Path
@@ -41,15 +42,17 @@ from vedette.storage.sqlite_file import (
 
 __all__ = ["SqliteStore"]
 
-CHUNKS = (64, 32, 16, 8, 4, 2, 1)
-"""Rows per statement: a batch of any size is a few prepared statements."""
+CHUNK = 64
+"""Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
 TRIM_ROWS = 10_000
 """Journal rows forgotten in one transaction, so that commits get their turn in between."""
 
 
-def _inserts(into: str, row: str, ending: str = "") -> dict[int, str]:
+def _inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
+    """The statements for 0, 1, 2 … rows."""
     # Names and places of values only: no value is ever part of a statement's text.
-    return {size: f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in CHUNKS}  # noqa: S608
+    texts = [f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in range(1, CHUNK + 1)]  # noqa: S608
+    return ("", *texts)
 
 
 _PUT = _inserts(
@@ -70,6 +73,7 @@ _APPEND_ONCE = _inserts(
 _DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
 _DEFINE = "INSERT INTO definitions (text) VALUES (?)"
 _SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_SET_MANY = _inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
 _UNSET = "DELETE FROM meta WHERE key = ?"
 _GET = "SELECT value FROM meta WHERE key = ?"
 # One statement both checks that the batch may be written and notes its tick.
@@ -253,20 +257,18 @@ def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]
     ]
 
 
-def _insert(db: sqlite3.Connection, statements: Mapping[int, str], rows: Sequence[tuple[Any, ...]]) -> int:
+def _insert(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
     """Returns SQLite's number of the last row inserted."""
-    start, last = 0, 0
-    for size in CHUNKS:
-        while len(rows) - start >= size:
-            values = list(chain.from_iterable(rows[start : start + size]))
-            last = db.execute(statements[size], values).lastrowid or 0
-            start += size
+    last = 0
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        last = db.execute(statements[len(some)], list(chain.from_iterable(some))).lastrowid or 0
     return last
 
 
 def _set_facts(db: sqlite3.Connection, facts: Sequence[tuple[str, str]]) -> None:
     last = dict(facts)
-    db.executemany(_SET, [fact for fact in last.items() if fact[1]])
+    _insert(db, _SET_MANY, [fact for fact in last.items() if fact[1]])
     forgotten = [(key,) for key, value in last.items() if not value]
     if forgotten:
         db.executemany(_UNSET, forgotten)

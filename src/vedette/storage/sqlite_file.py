@@ -86,7 +86,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
-        cached_statements=64,
+        cached_statements=256,  # one for every number of rows up to a chunk, of each table
     )
 
 

@@ -101,14 +101,22 @@ class Matches:
 
 
 def match_segments(
-    segments: Sequence[Segment], tombstones: Ints, images: ImageRows, *, indexed: bool = True
+    segments: Sequence[Segment],
+    tombstones: Ints,
+    images: ImageRows,
+    *,
+    newer_than: int = -1,
+    indexed: bool = True,
 ) -> Matches:
-    """The answer of all segments of a collection; `tombstones` are numbers of subscriptions that ended, sorted."""
-    found = _concatenated([match_segment(segment, images, indexed=indexed) for segment in segments])
-    order = np.lexsort((found.number, found.change))
+    """The answer of all segments of a collection; `tombstones` are numbers of subscriptions that ended, sorted.
+
+    `newer_than`: only subscriptions that came with a later version of the registry.
+    """
+    parts = [match_segment(segment, images, newer_than=newer_than, indexed=indexed) for segment in segments]
+    found = parts[0] if len(parts) == 1 else _concatenated(parts)
     if len(tombstones):
-        order = order[~np.isin(found.number[order], tombstones)]
-    return found.take(order)
+        found = found.take(np.flatnonzero(~np.isin(found.number, tombstones)))
+    return found if len(parts) == 1 else found.take(np.argsort(found.change, kind="stable"))
 
 
 def _concatenated(parts: Sequence[Matches]) -> Matches:
@@ -131,7 +139,9 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
     )
 
 
-def match_segment(segment: Segment, images: ImageRows, *, indexed: bool = True) -> Matches:
+def match_segment(
+    segment: Segment, images: ImageRows, *, newer_than: int = -1, indexed: bool = True
+) -> Matches:
     """The answer of one segment. Without the index every subscription is a candidate for every image."""
     counts = MatchCounts()
     if indexed:
@@ -141,7 +151,7 @@ def match_segment(segment: Segment, images: ImageRows, *, indexed: bool = True) 
     else:
         pairs = np.repeat(np.arange(len(images)), len(segment))
         rows = np.tile(np.arange(len(segment)), len(images))
-    fresh = images.offsets[pairs] > segment.boundaries[rows]
+    fresh = (images.offsets[pairs] > segment.boundaries[rows]) & (segment.added[rows] > newer_than)
     pairs, rows = pairs[fresh], rows[fresh]
     counts.candidates = len(rows)
     exact = _exact(segment, images, pairs, rows, counts)

@@ -41,6 +41,8 @@ class Entry(NamedTuple):
     form: bytes
     """An example of its shape: a form in JSON with any constants."""
     constants: tuple[Constant, ...]
+    added: int = 0
+    """The version of the registry that it came with."""
 
 
 class Signature(NamedTuple):
@@ -83,6 +85,7 @@ def write_segment(path: Path, entries: Sequence[Entry]) -> int:
         "gateways": np.array([entry.gateway for entry in ordered], np.int32),
         "boundaries": np.array([entry.boundary for entry in ordered], np.int64),
         "flags": np.array([entry.flags for entry in ordered], np.uint8),
+        "added": np.array([entry.added for entry in ordered], np.int64),
     }
     keys: dict[Signature, _Keys] = {}
     facts, start = [], 0
@@ -216,7 +219,7 @@ def _sorted_keys(keys: Mapping[Signature, _Keys], arrays: dict[str, npt.NDArray[
 
 
 class Lookup(NamedTuple):
-    """Candidates of a look-up: image rows beside rows of the segment, each pair once; and what the Bloom filter did."""
+    """Candidates of a look-up: image rows beside rows of the segment, some perhaps twice; what the Bloom filter did."""
 
     images: Ints
     rows: Ints
@@ -247,6 +250,7 @@ class Segment:
         self.gateways: npt.NDArray[np.int32] = blocks.array("gateways")
         self.boundaries: Ints = blocks.array("boundaries")
         self.flags: npt.NDArray[np.uint8] = blocks.array("flags")
+        self.added: Ints = blocks.array("added")
         self.shapes = [
             ShapeRows(place, fact["form"].encode(), fact["start"])
             for place, fact in enumerate(blocks.facts["shapes"])
@@ -295,10 +299,12 @@ class Segment:
     def look_up(self, images: ImageRows) -> Lookup:
         """Every subscription that can match an image, and some more."""
         found = [self._look_up(place, signature, images) for place, signature in enumerate(self.signatures)]
-        pairs = np.concatenate([part.images << 32 | part.rows for part in found] or [np.empty(0, np.int64)])
-        pairs = np.unique(pairs) if len(found) > 1 else pairs
+        nothing = np.empty(0, np.int64)
         return Lookup(
-            pairs >> 32, pairs & 0xFFFFFFFF, sum(p.absent for p in found), sum(p.passed for p in found)
+            np.concatenate([nothing, *(part.images for part in found)]),
+            np.concatenate([nothing, *(part.rows for part in found)]),
+            sum(part.absent for part in found),
+            sum(part.passed for part in found),
         )
 
     def _look_up(self, place: int, signature: Signature, images: ImageRows) -> Lookup:

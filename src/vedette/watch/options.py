@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from vedette.errors import WatchError
+from vedette.language.printer import print_value
 from vedette.language.statements import OptionValue, WatchOption
 from vedette.language.syntax import Expression, IdReference, OrderTerm
 
@@ -124,7 +125,7 @@ def _integer(low: int) -> Callable[[WatchOption, Evaluate], int]:
         if type(value) is int and value >= low:
             return value
         kind = "a positive integer" if low == 1 else f"an integer of at least {low}"
-        raise refused(option.name, f"allowed is {kind}, got {value!r}")
+        raise refused(option.name, f"allowed is {kind}, got {print_value(value)}")
 
     return read
 
@@ -133,7 +134,7 @@ def _string(option: WatchOption, evaluate: Evaluate) -> str:
     value = _value(option, evaluate)
     if isinstance(value, str) and value:
         return value
-    raise refused(option.name, f"allowed is a non-empty String, got {value!r}")
+    raise refused(option.name, f"allowed is a non-empty String, got {print_value(value)}")
 
 
 def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
@@ -143,7 +144,7 @@ def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
 def _positive(name: str, value: Any) -> timedelta:
     if isinstance(value, timedelta) and value > timedelta(0):
         return value
-    raise refused(name, f"allowed is a Duration above zero such as 30s, got {value!r}")
+    raise refused(name, f"allowed is a Duration above zero such as 30s, got {print_value(value)}")
 
 
 def _expression(option: WatchOption, evaluate: Evaluate) -> Expression:

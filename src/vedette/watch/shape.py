@@ -30,6 +30,7 @@ from vedette.language.resolved import (
 )
 from vedette.language.statements import Watch
 from vedette.values import is_nan
+from vedette.watch.attention import attention
 from vedette.watch.conditions import (
     ends_anywhere,
     evaluated,
@@ -110,6 +111,7 @@ class WatchShape:
             every_row=self.every_row,
             canonical=not self.turnable,
             wide=watch.wide,
+            attention=None if guarded or watch.consumes else attention(self.open_pattern, self._evaluated(opened)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
@@ -130,6 +132,11 @@ class WatchShape:
         self.closed_closures = [chains.condition(c) for c in closed]
         self._prepare_groups(watch.returns, chains)
         self._classify(watch, projections)
+
+    def _evaluated(self, opened: Sequence[Condition]) -> tuple[Condition, ...]:
+        """Everything that is computed from a match, but for the conditions that all its watches share."""
+        keys = self.returns.keys if self.returns is not None else ()
+        return (*opened, *evaluated(self.returns, self.resolved.order), *keys)
 
     def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
         self.time_dependent = any(tells_time(c) for c in (*watch.pattern.where, *projections))
@@ -210,11 +217,17 @@ class WatchShape:
     @cached_property
     def first(self) -> int | None:
         """Where the first element of the pattern stands in an identity; None when that is a path."""
+        element = self.first_element
+        known = element is not None and element.slot in self._identifying
+        return self._identifying.index(element.slot) if known and element is not None else None
+
+    @cached_property
+    def first_element(self) -> NodeElement | EdgeElement | None:
+        """The element that a consumer claims; None when the pattern begins with a path."""
         for element in self.plain.elements:
             if isinstance(element, NodeElement) and element.implicit:
                 continue
-            known = isinstance(element, (NodeElement, EdgeElement)) and element.slot in self._identifying
-            return self._identifying.index(element.slot) if known else None  # type: ignore[union-attr]
+            return element if isinstance(element, (NodeElement, EdgeElement)) else None
         return None
 
     def identity(self, row: list[Any]) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class WatchDetails:
     """Re-evaluated watches: when that was done last, and the time before."""
     evaluated_before_ms: int = 0
     base: int = 0
-    """Lasting watches: the first commit after their initial snapshot."""
+    """Lasting watches: the first commit after their initial snapshot, or after what they look back to."""
     unconfirmed: list[Entry] = field(default_factory=list)
     """Reliable watches: handed out, and not confirmed yet."""
     highest: Entry | None = None

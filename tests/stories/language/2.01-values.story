@@ -194,12 +194,32 @@ modified 1
 > LINK f(#k)
 linked 1
 > LINK f(#a)
-! E2003 type mismatch
+! E3501 type mismatch
 > MATCH e(x) AS r, e(r) RETURN x
 ! E2003 'r' is edge<e>
 > MATCH x: any, e(x) RETURN x._type
 "A"
 "B"
+
+=== 2.1.5, 2.12 | an edge<T> is an edge of that type and no other
+.define
+    node A { held: edge<e>? }
+    edge e(x: A)
+    edge other(x: A)
+    edge on(x: edge<e>)
+>> SPAWN a: A LINK k: e(#a) LINK o: other(#a)
+> SET #a.held = #k
+modified 1
+> LINK on(#k)
+linked 1
+> LINK on(#o)
+! E3501 'on' joins edge<e>
+> SET #a.held = #o
+! E3501 refers to edge<e>
+> SPAWN b: A { held = #a }
+! E3501 refers to edge<e>
+> MATCH other(x) AS r LINK on(r)
+! E2003 type mismatch
 
 === 2.1.6 | an attribute may hold a reference to a node of a type or below
 .define

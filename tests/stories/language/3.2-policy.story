@@ -327,7 +327,7 @@ root> MATCH t: Task WHERE t.title = "a" RETURN t.secret, t.n
 > MATCH about(_, _) RETURN COUNT(*)
 0
 
-=== 3.2.7 | watches belong to a later release; META operations can be declared
+=== 3.2.7 | META operations can be declared
 .given work
 .define
     policy watch: ON META SPAWN(_Watch) ALLOW IF true

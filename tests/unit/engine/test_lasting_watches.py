@@ -1,4 +1,4 @@
-"""Watches that outlive their session, at the moments that matter: a death, a definition, a trimmed log, a full memory."""
+"""Watches that outlive their session, when it matters: a death, a definition, a trimmed log, a full memory."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_what_a_policy_brought_is_told_after_a_death_by_a_new_snapshot(lives: Li
 
 
 def test_nobody_knows_what_an_actor_saw_before_a_policy(lives: Lives) -> None:
-    admin, ann = actor_of(lives.db)
+    admin, _ = actor_of(lives.db)
     tick = lives.db.database("default").state.tick - 1
     admin.execute('SPAWN two: Task { title = "two" }')
     lives.db.define(f"{MAY_WATCH}\npolicy all_tasks: ON MATCH(t: Task) ALLOW IF true")
@@ -324,6 +324,20 @@ def test_a_look_back_that_overflows_leaves_equal_watches_alone(lives: Lives) -> 
     assert [error.code for error in ended.errors()] == ["E8005"]
     session.execute('SPAWN t: Task { title = "heard" }')
     assert told(fine.poll())[-1] == ("added", ["heard"])
+
+
+def test_what_a_look_back_told_and_nobody_confirmed_is_told_again(lives: Lives) -> None:
+    session = lives.db.session()
+    session.run(
+        'SPAWN a: Task { title = "one" }; SPAWN b: Task { title = "two" }; SPAWN c: Task { title = "three" }'
+    )
+    watch = session.watch("WATCH t: Task [initial: since(0), delivery: reliable] RETURN t.title")
+    assert told(watch.poll()) == [("added", ["two"]), ("added", ["three"])]
+    again = lives.die().session().attach(watch.id)
+    lives.db.session().execute('SPAWN d: Task { title = "four" }')
+    events = again.poll()
+    assert told(events) == [("added", ["two"]), ("added", ["three"]), ("added", ["four"])]
+    assert [event.position for event in events] == [1, 2, 3]
 
 
 # --- taking up --------------------------------------------------------------------------------------------------

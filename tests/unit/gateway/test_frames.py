@@ -112,11 +112,16 @@ def test_values_of_time_as_surface_has_them():
         "a": ["2026-01-02T03:04:05.678Z"],
         "b": [1500],
     }
-    given = {"t": {"type": "timestamp", "value": "2026-01-02T03:04:05.678Z"}, "d": {"type": "duration", "value": 1500}}
+    given = {
+        "t": {"type": "timestamp", "value": "2026-01-02T03:04:05.678Z"},
+        "d": {"type": "duration", "value": 1500},
+    }
     assert live_params(given) == {"t": moment, "d": timedelta(seconds=1.5)}
 
 
-@pytest.mark.parametrize("value", [{}, {"type": "timestamp", "value": "soon"}, {"type": "duration", "value": 10**30}])
+@pytest.mark.parametrize(
+    "value", [{}, {"type": "timestamp", "value": "soon"}, {"type": "duration", "value": 10**30}]
+)
 def test_parameters_that_are_objects_are_refused(value: Any):
     with pytest.raises(FrameError):
         live_params({"p": value})

@@ -9,7 +9,8 @@ from vedette.gateway.outbox import Load, Outbox, Watermarks
 from vedette.gateway.subscription import Hold, Phase, Subscription
 
 moves = st.lists(
-    st.sampled_from(["event", "pause", "unpause", "clog", "free", "ack", "answer", "part", "lose"]), max_size=80
+    st.sampled_from(["event", "pause", "unpause", "clog", "free", "ack", "answer", "part", "lose"]),
+    max_size=80,
 )
 
 

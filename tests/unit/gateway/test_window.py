@@ -27,7 +27,11 @@ class Model:
         size = 0
         for event in reversed(live):
             size += event[2]
-            if len(kept) >= self.bounds.events or size > self.bounds.bytes or event[3] < now - self.bounds.seconds:
+            if (
+                len(kept) >= self.bounds.events
+                or size > self.bounds.bytes
+                or event[3] < now - self.bounds.seconds
+            ):
                 break
             kept.append(event)
         return kept[::-1]
@@ -44,7 +48,9 @@ steps = st.lists(
 
 
 @given(steps, st.integers(1, 10), st.integers(20, 120))
-def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(script: list[tuple[str, int, int]], most: int, size: int):
+def test_bounds_hold_oldest_leaves_first_and_reach_is_exact(
+    script: list[tuple[str, int, int]], most: int, size: int
+):
     bounds = WindowBounds(seconds=10.0, events=most, bytes=size)
     window, model = ReplayWindow(bounds), Model(bounds)
     histories = [StreamHistory(lost_until=0, last_seq=0) for _ in range(STREAMS)]

@@ -26,7 +26,6 @@ from vedette.handshake.health import (
 )
 from vedette.handshake.patterns import ErrorPattern, PatternType, keys_of, observed
 from vedette.handshake.tables import statements as sql
-from vedette.handshake.tables.file import SharedFile
 from vedette.handshake.tables.rows import (
     WatchRow,
     config_values,
@@ -38,6 +37,7 @@ from vedette.handshake.tables.rows import (
 )
 from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS
 from vedette.handshake.tables.system import SystemState
+from vedette.storage.shared_file import SharedFile
 
 __all__ = ["FILE_NAME", "HandshakeTables", "OutcomesRecorded"]
 

@@ -12,7 +12,6 @@ from vedette.handshake.coordinator import Capacity, Grant, released, requested, 
 from vedette.handshake.degradation import Degradation, LoadObservation, Pausing, checked, pausing
 from vedette.handshake.sink import SINK_CIRCUIT, Flow, flow
 from vedette.handshake.tables import statements as sql
-from vedette.handshake.tables.file import SharedFile
 from vedette.handshake.tables.rows import (
     capacity_from_json,
     capacity_to_json,
@@ -22,6 +21,7 @@ from vedette.handshake.tables.rows import (
     degradation_to_json,
     text_of,
 )
+from vedette.storage.shared_file import SharedFile
 
 __all__ = ["CAPACITY_KEY", "DEGRADATION_KEY", "SINK_KEY", "SystemState"]
 

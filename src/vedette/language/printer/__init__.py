@@ -1,7 +1,7 @@
 """Trees back to text: `parse(print(tree)) == tree` for every tree that the parser makes."""
 
 from vedette.language.printer.declarations import print_declaration, print_declarations
-from vedette.language.printer.expressions import print_expression, print_pattern, print_type
+from vedette.language.printer.expressions import print_expression, print_pattern, print_type, print_value
 from vedette.language.printer.statements import print_script, print_statement, print_watch_options
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "print_script",
     "print_statement",
     "print_type",
+    "print_value",
     "print_watch_options",
 ]

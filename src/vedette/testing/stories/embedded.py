@@ -48,6 +48,7 @@ class EmbeddedHost:
     def lose(self, session: HostSession) -> None:
         assert isinstance(session, Session)
         session.close(lost=True)
+        session.database.wait(session.turn)
 
     def react(self, name: str, text: str, *, failing: bool) -> _ReactorWatch:
         calls: list[Event] = []

@@ -29,6 +29,9 @@ class _Held:
         self.positions: set[int] = set()
         self.dropped = 0
         self.last: Event | None = None
+        self.consumes = False
+        self.counted = True
+        """Whether positions tell what was told already: those of deliveries do not after a restart."""
 
 
 class Listening:
@@ -69,6 +72,7 @@ class Listening:
         """The host starts again: nobody holds anything any more."""
         for held in self._held.values():
             held.watch = None
+            held.counted = held.counted and not held.consumes
 
     def handle(self, name: str) -> str | None:
         return self._held[name].id if name in self._held else None
@@ -153,6 +157,9 @@ def _payload(event: Event) -> str | None:
 
 def _count(held: _Held, found: Sequence[Event], step: Told) -> str | None:
     """Positions are consecutive; they jump only where an event says how many were dropped."""
+    held.consumes = held.consumes or any(event.delivery_id is not None for event in found)
+    if not held.counted:
+        return None
     for event in found:
         if event.position in held.positions:
             if not step.again:

@@ -193,7 +193,7 @@ class _Teller:
             raise self._failed(step, f"the error does not begin with its class, code and name: {text}")
         if expected.code is None or error.code not in expected.code.split("/"):
             raise self._failed(step, f"expected {expected.code or 'success'}, got {text}") from error
-        missing = [words for words in expected.words if words not in text]
+        missing = [words for words in map(self._listening.spelled, expected.words) if words not in text]
         if missing:
             raise self._failed(step, f"expected the words {missing} in: {text}") from error
         said = [words for words in expected.absent if words in text or words in str(error.fields)]
@@ -222,7 +222,7 @@ class _Teller:
 
     def _compare_warnings(self, step: Say, expected: Expected, result: HostResult) -> None:
         text = "\n".join(result.warnings)
-        missing = [words for words in expected.warnings if words not in text]
+        missing = [words for words in map(self._listening.spelled, expected.warnings) if words not in text]
         if missing or (expected.quiet and text):
             raise self._failed(step, f"expected the warnings {expected.warnings}, got {text!r}")
 

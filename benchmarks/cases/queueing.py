@@ -1,0 +1,207 @@
+"""Work queues that lose nothing: putting, taking and acknowledging, from idle to handed out, a long line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from itertools import count as counting
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import servers
+from benchmarks.case import Case, Contender, Measure, Metric, Setting
+from benchmarks.engines.seam import check_same
+from benchmarks.queues.beanstalk import BeanstalkQueue
+from benchmarks.queues.nats import NatsQueue
+from benchmarks.queues.procrastinate import ProcrastinateQueue
+from benchmarks.queues.rabbit import RabbitQueue
+from benchmarks.queues.redis import RedisQueue
+from benchmarks.queues.seam import Queue
+from benchmarks.queues.vedette import VedetteQueue
+from benchmarks.rounds import percentile, rate
+
+__all__ = ["CASES"]
+
+Start = Callable[[Setting], AbstractContextManager[Measure]]
+MeasureQueue = Callable[[Queue, Setting], tuple[float, ...]]
+_IN_FLIGHT = 256
+
+
+def _with(
+    server: Callable[[Path], AbstractContextManager[Any]], make: Callable[[Any], Queue], measure: MeasureQueue
+) -> Start:
+    @contextmanager
+    def start(setting: Setting) -> Iterator[Measure]:
+        with server(setting.folder) as place, closing(make(place)) as queue:
+            yield lambda: measure(queue, setting)
+
+    return start
+
+
+def _put(queue: Queue, setting: Setting) -> tuple[float, float]:
+    """What was put is taken again afterwards, so that every round finds the same."""
+    one, many, producers = setting.scale.messages, setting.scale.shared_messages, setting.scale.writers
+    alone = rate(one, lambda: queue.put(one))
+    together = rate(many, lambda: queue.put_together(many, producers))
+    check_same(queue.take_together(one + many, _IN_FLIGHT), one + many)
+    return alone, together
+
+
+def _take(queue: Queue, setting: Setting) -> tuple[float, float]:
+    one, many, producers = setting.scale.messages, setting.scale.shared_messages, setting.scale.writers
+    queue.put_together(many, producers)
+    together = rate(many, lambda: check_same(queue.take_together(many, _IN_FLIGHT), many))
+    one = one // producers * producers
+    queue.put_together(one, producers)
+    return rate(one, lambda: check_same(queue.take(one), one)), together
+
+
+def _delay(queue: Queue, setting: Setting) -> tuple[float, float]:
+    delays = queue.delays(setting.scale.messages)
+    return median(delays) * 1000, percentile(delays, 0.99) * 1000
+
+
+def _contenders(measure: MeasureQueue) -> tuple[Contender, ...]:
+    return (
+        Contender(
+            name="Vedette",
+            start=_with(nullcontext, VedetteQueue, measure),
+            about="in process; a sync a put and an ACK, shared by those that wait at the same time",
+        ),
+        Contender(
+            name="NATS JetStream",
+            start=_with(servers.nats, NatsQueue, measure),
+            about="`sync_interval: always`: a sync a put and an ack, never shared; acks confirmed (`ack_sync`)",
+        ),
+        Contender(
+            name="Redis Streams",
+            start=_with(servers.redis, RedisQueue, measure),
+            about="`appendfsync always`: a sync before each answer, shared by clients that wait; taking costs one too",
+        ),
+        Contender(
+            name="RabbitMQ",
+            start=_with(servers.rabbitmq, RabbitQueue, measure),
+            about="quorum queue on one node: a sync a put and an ack, shared; AMQP does not confirm an ack",
+        ),
+        Contender(
+            name="procrastinate",
+            start=_with(servers.postgres, ProcrastinateQueue, measure),
+            about="PostgreSQL as it comes: a sync a put, two to take and end a job; its worker runs an empty task",
+        ),
+        Contender(
+            name="beanstalkd",
+            start=_with(servers.beanstalkd, BeanstalkQueue, measure),
+            about="`-f0`: a sync a put and a delete, never shared",
+        ),
+    )
+
+
+# --- a long line ------------------------------------------------------------------------------------------------
+
+
+def _by_priority(waiting: Callable[[Setting], int]) -> Start:
+    """Take some from the front of the line, and put as many behind before the next round."""
+
+    @contextmanager
+    def start(setting: Setting) -> Iterator[Measure]:
+        line = waiting(setting)
+        many = min(setting.scale.shared_messages, line)
+        ordering = "attribute(j.priority DESC, j.place ASC)"
+        with closing(VedetteQueue(setting.folder, in_flight=_IN_FLIGHT, ordering=ordering)) as queue:
+            queue.put_ranked(0, line)
+            firsts = counting(line, many)
+
+            def measure() -> tuple[float]:
+                taken = rate(many, lambda: check_same(queue.take_together(many, _IN_FLIGHT), many))
+                queue.put_ranked(next(firsts), many)
+                return (taken,)
+
+            yield measure
+
+    return start
+
+
+CASES = (
+    Case(
+        name="queue-put",
+        title="Putting durable items into a queue",
+        metrics=(
+            Metric(
+                name="durable items put, 1 producer", unit="/s", more_is_better=True, times=1, against="all"
+            ),
+            Metric(
+                name="durable items put, 32 at once", unit="/s", more_is_better=True, times=1, against="all"
+            ),
+        ),
+        rounds=lambda scale: scale.queue_rounds,
+        method=(
+            "Items of 128 bytes; each is confirmed as durable before its producer gives the next. One producer, then "
+            "32 tasks of one event loop (beanstalkd: 32 threads). Servers run beside the Python process, on the same "
+            "two cores; Vedette runs inside it."
+        ),
+        contenders=_contenders(_put),
+    ),
+    Case(
+        name="queue-take",
+        title="Taking items and acknowledging them",
+        metrics=(
+            Metric(name="items taken and acknowledged, one at a time", unit="/s", more_is_better=True),
+            Metric(
+                name="items taken and acknowledged, 256 in flight",
+                unit="/s",
+                more_is_better=True,
+                goal=20_000,
+            ),
+        ),
+        rounds=lambda scale: scale.queue_rounds,
+        method=(
+            "Items of 128 bytes that are there already; one consumer. One at a time: taken, acknowledged, the "
+            "acknowledgement durable (where the protocol says so), then the next. 256 in flight: up to so many are "
+            "taken before the first is acknowledged; Redis acknowledges them in one command, Vedette in one call "
+            "that makes a transaction each, the others one by one without waiting in between."
+        ),
+        contenders=_contenders(_take),
+    ),
+    Case(
+        name="queue-delay",
+        title="From an idle queue to the consumer",
+        metrics=(
+            Metric(name="item put to handed out, idle, median", unit="ms"),
+            Metric(name="item put to handed out, idle, 99 of 100", unit="ms", goal=2),
+        ),
+        rounds=lambda scale: scale.rounds,
+        method=(
+            "A consumer waits; every 10 ms an item is put. From giving the item to having it, including the sync. "
+            "Producer and consumer are in one Python process: two threads (Vedette, beanstalkd) or two tasks."
+        ),
+        contenders=_contenders(_delay),
+    ),
+    Case(
+        name="queue-backlog",
+        title="1,000,000 items waiting under a priority with two keys",
+        metrics=(
+            Metric(
+                name="items taken, 1,000,000 waiting",
+                unit="/s",
+                more_is_better=True,
+                times=0.8,
+                against="1,000 waiting",
+            ),
+        ),
+        rounds=lambda scale: scale.rounds,
+        method=(
+            "`ordering: attribute(j.priority DESC, j.place ASC)`, taken and acknowledged durably, 256 in flight. Of "
+            "the peers only beanstalkd and procrastinate have a priority, of one number; Redis Streams, JetStream and "
+            "RabbitMQ's quorum queues of this version have none."
+        ),
+        contenders=(
+            Contender(name="Vedette", start=_by_priority(lambda setting: setting.scale.backlog)),
+            Contender(
+                name="1,000 waiting",
+                start=_by_priority(lambda _: 1_000),
+                about="Vedette with a short line",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Clients: the verbs of a session over the wire, that come back and resume by themselves."""

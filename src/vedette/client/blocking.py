@@ -1,0 +1,243 @@
+"""The client without asyncio: `with vedette.connect_sync("ws://localhost:7707") as c: …`.
+
+The asyncio client does the work on a loop in a thread of its own; this waits for it. May be used from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from random import Random
+from threading import Thread
+from typing import Any, Self, TypeVar
+
+from vedette.change import Event
+from vedette.client.remote import RemoteSession, Token, connect
+from vedette.client.remote_watch import RemoteWatch
+from vedette.engine.result import Result
+from vedette.errors import GatewayError
+
+__all__ = ["BlockingJob", "BlockingSession", "BlockingWatch", "connect_sync"]
+
+T = TypeVar("T")
+
+
+def connect_sync(
+    url: str = "ws://127.0.0.1:7707",
+    *,
+    database: str = "default",
+    token: Token = "",
+    timeout: float = 30.0,
+    tls: ssl.SSLContext | None = None,
+    random: Random | None = None,
+) -> BlockingSession:
+    """A session at a server, connected when this returns. Close it, or use it as a context manager."""
+
+    def make() -> RemoteSession:
+        return connect(url, database=database, token=token, timeout=timeout, tls=tls, random=random)
+
+    return BlockingSession(make)
+
+
+class BlockingSession:
+    """The verbs of a session."""
+
+    def __init__(self, make: Callable[[], RemoteSession]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="vedette-client", daemon=True)
+        self._thread.start()
+        self._closed = False
+        try:
+            self._session = self._wait(self._enter(make))
+        except BaseException:
+            self._end()
+            raise
+
+    @staticmethod
+    async def _enter(make: Callable[[], RemoteSession]) -> RemoteSession:
+        return await make().__aenter__()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            work.close()
+            raise GatewayError("E4002", "This client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # a Ctrl-C: nobody waits any more
+            raise
+
+    def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        return self._wait(self._session.execute(text, params, **named))
+
+    def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
+        return self._wait(self._session.run(script, params, **named))
+
+    def define(self, ontology: str) -> None:
+        self._wait(self._session.define(ontology))
+
+    def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> BlockingWatch:
+        """Watch; returns when the server has acknowledged it."""
+        return BlockingWatch(
+            self, self._wait(self._stand(lambda: self._session.watch(text, params, **named)))
+        )
+
+    def documents(self, collection: str, **query: Any) -> BlockingWatch:
+        return BlockingWatch(
+            self, self._wait(self._stand(lambda: self._session.documents(collection, **query)))
+        )
+
+    def attach(self, handle_or_name: str) -> BlockingWatch:
+        return BlockingWatch(self, self._wait(self._stand(lambda: self._session.attach(handle_or_name))))
+
+    def consume(
+        self, text: str, params: Mapping[str, Any] | None = None, /, *, prefetch: int = 10, **named: Any
+    ) -> Iterator[BlockingJob]:
+        """`for job in c.consume("WATCH … [mode: consume] …"): with job: …`."""
+        watch = self.watch(text, params, prefetch=prefetch, **named)
+        try:
+            for event in watch:
+                if event.delivery_id is not None:
+                    yield BlockingJob(watch, event)
+        finally:
+            if not self._closed and watch.status != "cancelled":
+                watch.cancel()
+
+    def errors(self) -> list[Any]:
+        return self._session.errors()
+
+    @property
+    def reconnects(self) -> int:
+        return self._session.reconnects
+
+    @staticmethod
+    async def _stand(make: Callable[[], RemoteWatch]) -> RemoteWatch:
+        return await make().ready()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have the loop do something; for the session's watches."""
+        return self._wait(work)
+
+    def close(self) -> None:
+        """Say goodbye. Closing twice is nothing."""
+        if not self._closed:
+            self._wait(self._session.close())
+            self._end()
+
+    def _end(self) -> None:
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+class BlockingWatch:
+    """`for event in watch`, `watch.next(timeout=5)`, `watch.poll()`."""
+
+    def __init__(self, session: BlockingSession, watch: RemoteWatch) -> None:
+        self._session = session
+        self._watch = watch
+
+    @property
+    def id(self) -> str:
+        return self._watch.id
+
+    @property
+    def handle(self) -> str | None:
+        return self._watch.handle
+
+    @property
+    def name(self) -> str | None:
+        return self._watch.name
+
+    @property
+    def status(self) -> str:
+        return self._watch.status
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        return self._session.wait(self._watch.next(timeout))
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        async def taken() -> list[Event]:
+            return self._watch.poll(limit)
+
+        return self._session.wait(taken())
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.next()) is not None:
+            yield event
+
+    def errors(self) -> list[Any]:
+        return self._watch.errors()
+
+    def ack(self, event: Event) -> None:
+        self._session.wait(self._watch.ack(event))
+
+    def nack(self, event: Event, *, retry: bool = True, delay: float | None = None) -> None:
+        self._session.wait(self._watch.nack(event, retry=retry, delay=delay))
+
+    def extend(self, event: Event, by: float | None = None) -> None:
+        self._session.wait(self._watch.extend(event, by))
+
+    def pause(self) -> None:
+        self._session.wait(self._watch.pause())
+
+    def resume(self) -> None:
+        self._session.wait(self._watch.resume())
+
+    def cancel(self) -> None:
+        self._session.wait(self._watch.cancel())
+
+    def alter(self, options: str) -> None:
+        self._session.wait(self._watch.alter(options))
+
+
+class BlockingJob:
+    """One delivery of a consume loop. `with job:` ACKs when the block ends well and NACKs when it raises."""
+
+    def __init__(self, watch: BlockingWatch, event: Event) -> None:
+        self._watch = watch
+        self._settled = False
+        self.event = event
+
+    @property
+    def match(self) -> Any:
+        return self.event.match
+
+    @property
+    def id(self) -> str | None:
+        return self.event.delivery_id
+
+    def ack(self) -> None:
+        self._settled = True
+        self._watch.ack(self.event)
+
+    def nack(self, *, retry: bool = True, delay: float | None = None) -> None:
+        self._settled = True
+        self._watch.nack(self.event, retry=retry, delay=delay)
+
+    def reject(self, reason: str = "") -> None:  # noqa: ARG002 - for the reader of the code
+        """No further try: it becomes a dead letter."""
+        self.nack(retry=False)
+
+    def extend(self, by: float | None = None) -> None:
+        self._watch.extend(self.event, by)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            self.ack()
+        else:
+            self.nack()

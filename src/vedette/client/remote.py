@@ -1,0 +1,448 @@
+"""The asyncio client: `async with vedette.connect("ws://localhost:7707") as c: …`.
+
+One task keeps the connection: it connects, shows the token, takes up every watch where it was, reads until the line
+breaks, waits a random while and begins again. Requests wait for the connection; one whose answer was cut off is an
+error, since nobody can know whether it was carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from random import Random
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_socket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from vedette.client.backoff import Backoff
+from vedette.client.chain import Link
+from vedette.client.received import param_to_wire, result_from_wire
+from vedette.client.remote_watch import RemoteJob, RemoteWatch
+from vedette.client.wire_errors import error_from_wire
+from vedette.clock import system_random
+from vedette.engine.result import Result
+from vedette.engine.session import merged
+from vedette.errors import GatewayError, VedetteError
+from vedette.gateway.close_codes import comes_back, needs_credentials
+
+__all__ = ["RemoteSession", "Token", "connect"]
+
+log = logging.getLogger(__name__)
+Token = str | Callable[[], str | Awaitable[str]]
+"""A token, or where to get one: asked before every connection."""
+PATH = "/realtime/ws"
+_encoder = msgspec.json.Encoder()
+
+
+def connect(
+    url: str = "ws://127.0.0.1:7707",
+    *,
+    database: str = "default",
+    token: Token = "",
+    timeout: float = 30.0,
+    tls: ssl.SSLContext | None = None,
+    random: Random | None = None,
+) -> RemoteSession:
+    """A session at a server; use it as `async with`. `timeout`: seconds that a request waits for a connection."""
+    return RemoteSession(url, database=database, token=token, timeout=timeout, tls=tls, random=random)
+
+
+class RemoteSession:
+    """The verbs of a session, awaitable."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        database: str,
+        token: Token,
+        timeout: float,
+        tls: ssl.SSLContext | None,
+        random: Random | None,
+    ) -> None:
+        self._url = _address(url)
+        self._database = database
+        self._token = token
+        self._timeout = timeout
+        self._tls = tls
+        self._backoff = Backoff(random or system_random())
+        self._socket: ClientConnection | None = None
+        self._open = asyncio.Event()
+        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._watches: dict[str, RemoteWatch] = {}
+        self._last_id = 0
+        self._keeper: asyncio.Task[None] | None = None
+        self._failure: VedetteError | None = None
+        self._closed = False
+        self._later: set[asyncio.Task[None]] = set()
+        self.reconnects = 0
+        """How often the connection was made anew."""
+
+    # --- the verbs ----------------------------------------------------------------------------------------------
+
+    async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        """Execute exactly one statement; returns when what it did is durable at the server."""
+        payload = {"statement": text, "params": _params(params, named)}
+        return result_from_wire((await self.request("execute", payload))["payload"])
+
+    async def run(
+        self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> list[Result]:
+        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        payload = {"statement": script, "params": _params(params, named), "script": True}
+        answer = await self.request("execute", payload)
+        return [result_from_wire(each) for each in answer["payload"]["results"]]
+
+    async def define(self, ontology: str) -> None:
+        """Add declarations to the database's ontology; for administrators."""
+        await self.request("define", {"ontology": ontology})
+
+    def watch(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        exclusive: bool = False,
+        priority: str = "normal",
+        max_unacked: int | None = None,
+        prefetch: int | None = None,
+        **named: Any,
+    ) -> RemoteWatch:
+        """Watch: `async for event in c.watch("WATCH …")`, or `w = await c.watch("WATCH …").ready()`."""
+        asked: dict[str, Any] = {"watch": text, "params": _params(params, named), "priority": priority}
+        asked |= {"exclusive": True} if exclusive else {}
+        asked |= {"maxUnacked": max_unacked} if max_unacked is not None else {}
+        asked |= {"prefetch": prefetch} if prefetch is not None else {}
+        return self._subscribe(asked)
+
+    def documents(
+        self,
+        collection: str,
+        *,
+        filter: str | None = None,
+        filters: list[dict[str, Any]] | None = None,
+        data: bool = True,
+        snapshot: bool = True,
+        **query: Any,
+    ) -> RemoteWatch:
+        """Watch the documents of a collection, or the nodes of a type, by CEL (`filter`) or a filter list."""
+        asked: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
+        if filter is not None:
+            asked |= {"query": {"collection": collection, "filter": filter, **query}}
+        else:
+            asked |= {"query": {"collection": collection, "filters": filters or [], **query}}
+        return self._subscribe(asked)
+
+    def attach(self, handle_or_name: str) -> RemoteWatch:
+        """Take up a reliable or trigger watch again."""
+        return self._subscribe({"attach": handle_or_name})
+
+    async def consume(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        prefetch: int = 10,
+        **named: Any,
+    ) -> AsyncIterator[RemoteJob]:
+        """`async for job in c.consume("WATCH … [mode: consume] …"): async with job: …`."""
+        watch = await self.watch(text, params, prefetch=prefetch, **named).ready()
+        try:
+            while (event := await watch.next()) is not None:
+                if event.delivery_id is not None:
+                    yield RemoteJob(watch, event)
+        finally:
+            if not self._closed and watch.status != "cancelled":
+                await watch.cancel()
+
+    def errors(self) -> list[Any]:
+        """Records of all watches of this session; each once."""
+        return [error for watch in self._watches.values() for error in watch.errors()]
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    async def request(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Send a message and return its answer; raises what the server refuses it with."""
+        socket = await self._connected()
+        self._last_id += 1
+        id = f"r{self._last_id}"
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[id] = future
+        try:
+            await self._send(socket, {"type": type, "id": id, "payload": payload})
+            answer = await future
+        finally:
+            self._answers.pop(id, None)
+        if answer["type"] == "error":
+            raise error_from_wire(answer["payload"])
+        return answer
+
+    async def tell(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message that has no answer; without a connection it is not needed either."""
+        if self._socket is not None:
+            await self._send(self._socket, {"type": type, "payload": payload})
+
+    def later(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message from where nothing can be awaited; its answer is of no interest."""
+
+        async def send() -> None:
+            try:
+                await self.tell(type, payload)
+            except VedetteError:
+                log.debug("The line broke", extra={"action": "client.late"})
+
+        task = asyncio.get_running_loop().create_task(send())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _connected(self) -> ClientConnection:
+        if self._closed:
+            raise GatewayError("E4002", "This client is closed")
+        if not self._open.is_set():
+            try:
+                await asyncio.wait_for(self._open.wait(), self._timeout)
+            except TimeoutError:
+                text = f"No connection to {self._url} within {self._timeout:g} s"
+                raise GatewayError("E4002", text) from None
+        if self._failure is not None:
+            raise self._failure
+        if self._socket is None:
+            return await self._connected()
+        return self._socket
+
+    async def _send(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+        try:
+            await socket.send(_encoder.encode(message).decode())
+        except ConnectionClosed as error:
+            raise GatewayError("E4002", "The connection broke before the message was sent") from error
+
+    # --- watches ------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, asked: dict[str, Any]) -> RemoteWatch:
+        if self._closed:
+            raise GatewayError("E4002", "This client is closed")
+        self._last_id += 1
+        watch = RemoteWatch(self, f"s{self._last_id}", asked)
+        self._watches[watch.id] = watch
+        if self._failure is not None:
+            watch.ended(self._failure)
+        elif self._socket is not None and self._open.is_set():
+            self._establish(watch)
+        return watch
+
+    def _establish(self, watch: RemoteWatch) -> None:
+        type, payload = watch.request()
+        message = {"type": type, "id": watch.id, "payload": payload}
+        socket = self._socket
+
+        async def send() -> None:
+            if socket is None:
+                return
+            try:
+                await self._send(socket, message)
+            except GatewayError:
+                log.debug("The line broke; it is asked for again", extra={"action": "client.late"})
+
+        task = asyncio.get_running_loop().create_task(send())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def forget(self, watch: RemoteWatch) -> None:
+        self._watches.pop(watch.id, None)
+
+    # --- the connection -----------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while not self._closed:
+            try:
+                code = await self._once()
+            except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
+                if self._final(error):
+                    return
+            else:
+                if needs_credentials(code) and not callable(self._token):
+                    self._give_up(GatewayError("E4001", "The token has expired or was refused"))
+                    return
+                if not comes_back(code) and not needs_credentials(code):
+                    self._give_up(
+                        GatewayError("E4003", f"The server closed the connection for good ({code})")
+                    )
+                    return
+            self._break()
+            await asyncio.sleep(self._backoff.wait())
+
+    def _final(self, error: Exception) -> bool:
+        """Whether another try cannot go better."""
+        if isinstance(error, GatewayError) and error.code == "E4001" and not callable(self._token):
+            self._give_up(error)
+            return True
+        if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
+            text = f"{self._url} answers with {error.response.status_code}"
+            self._give_up(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
+            return True
+        return False
+
+    async def _once(self) -> int:
+        """One connection from beginning to end; returns its close code."""
+        async with open_socket(self._url, ssl=self._tls, max_size=None, ping_interval=20) as socket:
+            await self._introduce(socket)
+            self._backoff.succeeded()
+            self._socket = socket
+            self._open.set()
+            for watch in list(self._watches.values()):
+                self._establish(watch)
+            try:
+                async for data in socket:
+                    self._arrived(msgspec.json.decode(data))
+            except ConnectionClosed:
+                pass
+            self.reconnects += 1
+            return socket.close_code or 1006
+
+    async def _introduce(self, socket: ClientConnection) -> None:
+        token = self._token() if callable(self._token) else self._token
+        if inspect.isawaitable(token):
+            token = await token
+        payload = {"token": token, "database": self._database, "version": 1}
+        await self._send(socket, {"type": "auth", "id": "auth", "payload": payload})
+        try:
+            async with asyncio.timeout(self._timeout):
+                while (answer := msgspec.json.decode(await socket.recv())).get("id") != "auth":
+                    pass
+        except (ConnectionClosed, msgspec.MsgspecError) as error:
+            raise GatewayError("E4002", "The connection broke while it was opened") from error
+        if answer["type"] == "error":
+            refusal = error_from_wire(answer["payload"])
+            if isinstance(refusal, GatewayError):
+                raise refusal
+            raise GatewayError("E4001", refusal.text, fields=refusal.fields)
+
+    def _break(self) -> None:
+        """The line is gone: whoever waits for an answer learns that none will come."""
+        self._socket = None
+        self._open.clear()
+        answers, self._answers = self._answers, {}
+        for future in answers.values():
+            if not future.done():
+                text = "The connection broke before the answer came: it may have been carried out or not"
+                future.set_exception(GatewayError("E4002", text))
+
+    def _give_up(self, error: VedetteError) -> None:
+        self._failure = error
+        self._break()
+        self._open.set()
+        for watch in list(self._watches.values()):
+            watch.ended(error)
+
+    # --- what arrives -------------------------------------------------------------------------------------------
+
+    def _arrived(self, message: dict[str, Any]) -> None:
+        type, id = message.get("type"), message.get("id")
+        if type == "event":
+            self._event(message["payload"])
+        elif type == "snapshot":
+            watch = self._watches.get(message["payload"]["subId"])
+            if watch is not None:
+                watch.snapshot(message["payload"])
+        elif type == "subscribe_ack":
+            watch = self._watches.get(str(id))
+            if watch is not None:
+                watch.acknowledged(message["payload"])
+        elif type == "resume-ack":
+            self._resumed(message)
+        elif type == "status":
+            self._status(message["payload"])
+        elif type == "error" and id in self._watches:
+            self._refused(self._watches[str(id)], message["payload"])
+        elif id in self._answers:
+            future = self._answers[str(id)]
+            if not future.done():
+                future.set_result(message)
+
+    def _event(self, payload: dict[str, Any]) -> None:
+        for sub in payload.get("subIds") or [payload["subId"]]:
+            watch = self._watches.get(sub)
+            if watch is not None and watch.arrived(payload) is Link.HOLE:
+                log.warning("A hole in the chain of %s", sub, extra={"action": "client.hole", "sub": sub})
+                self._establish(watch)  # from the last event that did arrive
+
+    def _resumed(self, message: dict[str, Any]) -> None:
+        watch = self._watches.get(str(message.get("subId")))
+        if watch is None:
+            return
+        if message["status"] == "ok":
+            watch.acknowledged({})
+        else:
+            watch.begin_anew(str(message.get("reason")))
+            self._establish(watch)
+
+    def _status(self, payload: dict[str, Any]) -> None:
+        for sub in payload.get("subIds", ()):
+            watch = self._watches.get(sub)
+            if watch is None:
+                continue
+            if payload["status"] == "resync-required" and payload.get("reason") != "auth":
+                # Perhaps it can be resumed in a moment; else it begins anew.
+                asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            elif payload["status"] == "ended":
+                self.forget(watch)
+                watch.ended(None, [error_from_wire(each) for each in payload.get("errors", ())])
+
+    def _refused(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
+        error = error_from_wire(payload)
+        if error.retryable:
+            asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            return
+        self.forget(watch)
+        watch.ended(error)
+
+    # --- beginning and end --------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        try:
+            await self._connected()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Say goodbye. Closing twice is nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        socket = self._socket
+        if socket is not None:
+            await socket.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self._break()
+        for watch in list(self._watches.values()):
+            watch.ended(None)
+
+
+def _address(url: str) -> str:
+    """`ws://host:7707` means its realtime endpoint."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise GatewayError("E4003", f"{url!r} is no address: use ws://host:7707 or wss://host:7707")
+    return urlunsplit(parts._replace(path=PATH if parts.path in ("", "/") else parts.path))
+
+
+def _params(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    values = merged(params, named) if params else dict(named)
+    return {name: param_to_wire(value) for name, value in values.items()}

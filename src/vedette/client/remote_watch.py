@@ -1,0 +1,281 @@
+"""A watch at the other end of the wire: the verbs of `WatchHandle`, awaitable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.client.chain import Chain, Link
+from vedette.client.received import event_from_wire
+from vedette.errors import VedetteError
+
+if TYPE_CHECKING:
+    from vedette.client.remote import RemoteSession
+
+__all__ = ["RemoteJob", "RemoteWatch"]
+
+HIGH = 10_000
+LOW = 2_000
+"""Events that wait here: at HIGH the server is asked to hold the rest back, at LOW to go on."""
+
+
+_ABOUT_SNAPSHOT: tuple[str, ...] = ("seq", "cursor", "resumeToken")
+
+
+class RemoteWatch:
+    """`async for event in watch`, `await watch.next(timeout=5)`, `watch.poll()`.
+
+    After a break the events go on where they were. Where that is not possible an event of type `resync` says so (its
+    `attributes["reason"]` says why), and the watch begins anew with what is there.
+    """
+
+    def __init__(self, session: RemoteSession, sub: str, asked: dict[str, Any]) -> None:
+        self._session = session
+        self._asked = asked
+        self._chain = Chain()
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._paused = False
+        self._unconfirmed: Event | None = None
+        self._positions = 0
+        self._errors: list[Any] = []
+        self.id = sub
+        self.handle: str | None = None
+        """The id of a watch of one's own: what `attach` takes."""
+        self.name: str | None = None
+        self.mode = "watch"
+        self.delivery = "best_effort"
+        self.token: str | None = None
+        self.status = "active"
+        self.failure: VedetteError | None = None
+        self.standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the server has acknowledged it."""
+
+    # --- for the user -------------------------------------------------------------------------------------------
+
+    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as WatchHandle has it
+        """One event; None when the time is up or the watch has ended."""
+        await self._confirm()
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._events:
+                    if self.status == "cancelled":
+                        if self.failure is not None:
+                            raise self.failure
+                        return None
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return None
+        return self._hand_out()
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """What has arrived so far; never waits."""
+        count = len(self._events) if limit is None else min(limit, len(self._events))
+        return [self._hand_out() for _ in range(count)]
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        await self.ready()
+        while (event := await self.next()) is not None:
+            yield event
+
+    async def ready(self) -> RemoteWatch:
+        """Wait until the server has acknowledged the watch; raises what it refuses it with."""
+        await asyncio.shield(self.standing)
+        return self
+
+    def errors(self) -> list[Any]:
+        """Why it ended, and what else its owner should know; each once."""
+        found, self._errors = self._errors, []
+        return found
+
+    async def ack(self, event: Event) -> None:
+        """Confirm a reliable watch's event and all before it; in consume mode end this delivery."""
+        if event.delivery_id is not None:
+            await self._session.request("ack", {"deliveryId": event.delivery_id})
+        else:
+            await self._session.tell("ack", {"subId": self.id, "seq": event.attributes["seq"]})
+            if self._unconfirmed is event:
+                self._unconfirmed = None
+
+    async def nack(self, event: Event, *, retry: bool = True, delay: float | None = None) -> None:
+        payload = {"deliveryId": event.delivery_id, "retry": retry}
+        await self._session.request("nack", payload | _milliseconds("delay", delay))
+
+    async def extend(self, event: Event, by: float | None = None) -> None:
+        await self._session.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
+
+    async def pause(self) -> None:
+        await self._manage("pause")
+
+    async def resume(self) -> None:
+        await self._manage("resume")
+
+    async def cancel(self) -> None:
+        """End it, here and there."""
+        if self.status != "cancelled":
+            await self._manage("cancel")
+            self._session.forget(self)
+            self.ended(None)
+
+    async def alter(self, options: str) -> None:
+        await self._manage("alter", options=options)
+
+    async def _manage(self, operation: str, **more: Any) -> None:
+        await self.ready()
+        await self._session.request("manage", {"subId": self.id, "operation": operation, **more})
+
+    # --- taking -------------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> Event:
+        event = self._events.popleft()
+        if self.delivery == "reliable" and event.delivery_id is None and "seq" in event.attributes:
+            self._unconfirmed = event
+        if self._paused and len(self._events) <= LOW:
+            self._paused = False
+            self._session.later("manage", {"subId": self.id, "operation": "resume"})
+        return event
+
+    async def _confirm(self) -> None:
+        """Asking for more says that the last one has arrived."""
+        event, self._unconfirmed = self._unconfirmed, None
+        if event is not None:
+            await self.ack(event)
+
+    # --- for the session ----------------------------------------------------------------------------------------
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The message that (re)establishes it."""
+        if self.handle is not None and self.delivery == "reliable":
+            options = {k: v for k, v in self._asked.items() if k in ("prefetch", "maxUnacked", "priority")}
+            return "subscribe", {**options, "attach": self.handle}
+        if self.token is not None:
+            return "resume", {
+                "token": self.token,
+                "lastSeq": {str(p): s for p, s in self._chain.seqs.items()},
+            }
+        return "subscribe", self._asked
+
+    def acknowledged(self, payload: dict[str, Any]) -> None:
+        self.handle = payload.get("handle", self.handle)
+        self.name = payload.get("name", self.name)
+        self.mode = payload.get("mode", self.mode)
+        self.delivery = payload.get("delivery", self.delivery)
+        self.token = payload.get("resumeToken", self.token)
+        self._paused = False
+        if "seq" in payload:
+            self._chain.begin(0, payload["seq"])
+        if not self.standing.done():
+            self.standing.set_result(None)
+
+    def begin_anew(self, reason: str) -> None:
+        """It cannot go on where it was: say so, and forget where that was."""
+        self.token = None
+        self._chain = Chain()
+        if self._positions:
+            self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
+
+    def arrived(self, message: dict[str, Any]) -> Link:
+        """An event for this watch."""
+        link = self._chain.follow(message)
+        if link is not Link.NEXT:
+            return link
+        event = event_from_wire(message)
+        self.token = message.get("resumeToken", self.token)
+        if self.delivery == "reliable" and event.delivery_id is None and event.position <= self._positions:
+            return Link.REPEAT
+        self._positions = max(self._positions, event.position)
+        self._put(event)
+        if (
+            len(self._events) >= HIGH
+            and not self._paused
+            and self.delivery != "reliable"
+            and self.mode == "watch"
+        ):
+            self._paused = True
+            self._session.later("manage", {"subId": self.id, "operation": "pause"})
+        return link
+
+    def snapshot(self, payload: dict[str, Any]) -> None:
+        """What a filter matches now, as an `initial` event."""
+        self._chain.begin(int(payload["partition"]), int(payload["seq"]))
+        self.token = payload.get("resumeToken", self.token)
+        self._positions = max(self._positions, 1)
+        attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
+        self._put(
+            Event(
+                type="initial",
+                tick=int(payload["lsn"]),
+                position=int(payload["seq"]),
+                matches=tuple(payload["documents"]),
+                attributes=attributes,
+            )
+        )
+
+    def _put(self, event: Event) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    def ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
+        self.status = "cancelled"
+        self.failure = error
+        self._errors += errors or []
+        if not self.standing.done():
+            if error is not None:
+                self.standing.set_exception(error)
+                self.standing.exception()  # heard, also when nobody waits
+            else:
+                self.standing.set_result(None)
+        self._news.set()
+
+
+class RemoteJob:
+    """One delivery of a consume loop. `async with job:` ACKs when the block ends well and NACKs when it raises."""
+
+    def __init__(self, watch: RemoteWatch, event: Event) -> None:
+        self._watch = watch
+        self._settled = False
+        self.event = event
+
+    @property
+    def match(self) -> Any:
+        return self.event.match
+
+    @property
+    def id(self) -> str | None:
+        return self.event.delivery_id
+
+    async def ack(self) -> None:
+        self._settled = True
+        await self._watch.ack(self.event)
+
+    async def nack(self, *, retry: bool = True, delay: float | None = None) -> None:
+        self._settled = True
+        await self._watch.nack(self.event, retry=retry, delay=delay)
+
+    async def reject(self, reason: str = "") -> None:  # noqa: ARG002 - for the reader of the code
+        """No further try: it becomes a dead letter."""
+        await self.nack(retry=False)
+
+    async def extend(self, by: float | None = None) -> None:
+        await self._watch.extend(self.event, by)
+
+    async def __aenter__(self) -> RemoteJob:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            await self.ack()
+        else:
+            await self.nack()
+
+
+def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:
+    return {name: round(seconds * 1000)} if seconds is not None else {}

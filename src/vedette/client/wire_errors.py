@@ -1,0 +1,28 @@
+"""Errors of the wire as the errors that an embedded session would raise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vedette import errors
+from vedette.errors import CODES, GatewayError, VedetteError
+
+__all__ = ["error_from_wire"]
+
+_CLASSES: dict[str, type[VedetteError]] = {
+    kind.words: kind
+    for name in errors.__all__
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, VedetteError)
+}
+_OWN_CODES = {"unauthorized": "E4001", "invalid_auth": "E4001", "forbidden": "E4001", "busy": "E4004"}
+
+
+def error_from_wire(payload: dict[str, Any]) -> VedetteError:
+    """The error that an `error` message's payload stands for."""
+    code, text = str(payload.get("code", "")), str(payload.get("message", ""))
+    text = text.removeprefix("Subscribe failed: ")
+    if code not in CODES:
+        return GatewayError(_OWN_CODES.get(code, "E4003"), f"{code}: {text}" if code else text)
+    words, _, rest = text.partition(f": {code} ")
+    kind = _CLASSES.get(words, VedetteError)
+    return kind(code, rest.partition(": ")[2] or text, fields=payload.get("fields") or {})

@@ -1,0 +1,187 @@
+"""The one Spark data source: ranges of the journal, by integer offsets, with the registry's version pinned in each.
+
+An offset is `{"offset": n, "version": v}`: changes up to n, matched against version v of the index. A range whose
+version is newer than its start reads a little of the past again, for the subscriptions that came in between: from
+their lowest boundary on, so that none misses what happened between its snapshot and its first batch.
+
+Seen of Python data sources in Spark 4.3, and kept in mind here: offsets are compared as JSON text, so keys come in one
+order; `partitions` is also asked for nothing (start == end); `commit` does not arrive while the stream is idle, so
+nothing hangs on it; the planner's reader lives as long as the query, the one on the executor as long as a task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import ChangeRow
+from vedette.subscriptions.index_files import latest_version, open_version
+
+__all__ = ["JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
+
+SMALL_RANGE = 2_000
+"""Rows; a range with fewer is one task: more would only cost their start."""
+READ_ROWS = 5_000
+"""Rows of one Arrow batch."""
+WAIT_SECONDS = 0.1
+"""How long `latestOffset` waits for something to happen before it says that nothing did."""
+
+
+def offset_of(offset: int, version: int) -> dict[str, int]:
+    """The only place that makes offsets: Spark compares their text."""
+    return {"offset": offset, "version": version}
+
+
+@dataclass(frozen=True)
+class JournalRange(InputPartition):
+    """One task: after < offset ≤ upto of the partitions that are `share` modulo `shares`."""
+
+    after: int
+    upto: int
+    share: int
+    shares: int
+    version: int
+    again_after: int | None = None
+    """Where the past begins that is read again for subscriptions newer than `newer_than`; None when there are none."""
+    newer_than: int = -1
+
+
+def plan_ranges(
+    start: dict[str, int], end: dict[str, int], shares: int, lowest_boundary: int | None
+) -> list[JournalRange]:
+    """Cut a range into tasks. Pure."""
+    if start == end:
+        return []
+    after, upto = start["offset"], end["offset"]
+    count = 1 if upto - after < SMALL_RANGE else max(1, shares)
+    again = lowest_boundary if lowest_boundary is not None and lowest_boundary < after else None
+    return [
+        JournalRange(
+            after=after,
+            upto=upto,
+            share=share,
+            shares=count,
+            version=end["version"],
+            again_after=again,
+            newer_than=start["version"] if again is not None else -1,
+        )
+        for share in range(count)
+    ]
+
+
+class JournalSource(DataSource):
+    """Options: `journal` and `index` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset, or `latest`)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "vedette_journal"
+
+    def schema(self) -> str:
+        return spark_schema(JOURNAL)
+
+    def streamReader(self, schema: StructType) -> JournalStream:  # noqa: ARG002 - Spark's name
+        return JournalStream(dict(self.options))
+
+
+class JournalStream(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._address = options["journal"]
+        self._index = Path(options["index"])
+        self._shares = int(options.get("shares", "2"))
+        self._max_rows = int(options.get("maxrows", "20000"))
+        self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
+        self._start = options.get("start", "latest")
+
+    # --- on the driver: one object as long as the query lives -------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int]:
+        offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
+        return offset_of(offset, latest_version(self._index))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._max_rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes."""
+        after = start["offset"]
+        last = self._journal.wait(after, WAIT_SECONDS)
+        version = max(start["version"], latest_version(self._index))
+        if last <= after:
+            lowest = self._lowest_boundary(start["version"], version)
+            return offset_of(after, version) if lowest is not None and lowest < after else start
+        if not isinstance(limit, ReadAllAvailable):
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
+            last = self._journal.range_end(after, rows, self._max_bytes)
+        return offset_of(last, version)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[JournalRange]:
+        return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
+
+    def _lowest_boundary(self, before: int, now: int) -> int | None:
+        if now == before:
+            return None
+        return open_version(self._index, now).manifest.lowest_boundary(before)
+
+    # --- on an executor: a fresh object per task ----------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, JournalRange)
+        if partition.again_after is not None:
+            yield from self._batches(partition.again_after, partition.after, partition, partition.newer_than)
+        yield from self._batches(partition.after, partition.upto, partition, -1)
+        yield _end_of(partition)
+
+    def _batches(
+        self, after: int, upto: int, partition: JournalRange, newer_than: int
+    ) -> Iterator[pa.RecordBatch]:
+        while after < upto:
+            share = (partition.share, partition.shares)
+            rows = self._journal.read(after, upto, share=share, limit=READ_ROWS)
+            if rows:
+                yield journal_batch(rows, partition.version, newer_than)
+            after = rows[-1].offset if len(rows) == READ_ROWS else upto
+
+    @property
+    def _journal(self) -> CollectionJournal:
+        return _opened(self._address)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+
+@lru_cache(maxsize=4)
+def _opened(address: str) -> CollectionJournal:
+    return open_journal(address)
+
+
+def _end_of(range_: JournalRange) -> pa.RecordBatch:
+    """The row that says that a range is at its end: see `schema.PROGRESS`."""
+    mark = ChangeRow(
+        offset=range_.upto,
+        source="",
+        tenant="",
+        partition=range_.share,
+        epoch=0,
+        seq=range_.shares,
+        event_id="",
+        collection="",
+        key="",
+        op=PROGRESS,
+        before=None,
+        after=None,
+        before_known=True,
+        time_ms=0,
+        appended_ms=0,
+        transaction="",
+    )
+    return journal_batch([mark], range_.version, -1)

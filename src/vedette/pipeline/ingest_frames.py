@@ -1,0 +1,161 @@
+"""What pipeline and gateways say to each other: the ingest link, version 1. Needs neither Spark nor numpy.
+
+A frame is four bytes of length (big-endian, of what follows), one byte of version, and MessagePack of one of the records
+below, a map whose `type` names the record. The pipeline connects; the gateway answers.
+
+    pipeline ▸ gateway    hello      first: the secret of the data directory, and who connects
+                          deliver    changes for subscriptions of this gateway; `number` is to be acknowledged
+                          complete   a share of all partitions is told up to `offset`
+                          status     partitions that are stale or live again
+    gateway ▸ pipeline    welcome    the link is open
+                          accepted   `number` and all before it are in the gateway's hands
+                          refused    the link is closed, and why
+
+Changes of one partition come in the order of seq. After a failure they may come again: (partition, epoch, seq) says so,
+for changes marked `again` (for subscriptions that came later) together with the subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from vedette.errors import PipelineError
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "VERSION",
+    "Accepted",
+    "Complete",
+    "Deliver",
+    "DeliveredChange",
+    "Frame",
+    "FrameReader",
+    "Hello",
+    "PartitionStatus",
+    "Refused",
+    "Status",
+    "Welcome",
+    "encode_frame",
+]
+
+VERSION = 1
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    secret: str
+    sender: str
+    """For logs: which worker of which pipeline."""
+
+
+class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change, once for all subscriptions of a gateway that it concerns."""
+
+    tenant: str
+    collection: str
+    key: str
+    op: str
+    """create, update or delete."""
+    partition: int
+    epoch: int
+    seq: int
+    offset: int
+    """In the journal, over all partitions; the `lsn` of the wire."""
+    time_ms: int
+    """When the source says it happened."""
+    before: bytes | None = None
+    after: bytes | None = None
+    """Images (vedette.sources.images)."""
+    enter: list[int] = []
+    """Numbers of subscriptions that the document now matches and did not before."""
+    update: list[int] = []
+    """Matches as before."""
+    leave: list[int] = []
+    """Matched before and no more: it was changed, or deleted."""
+    again: bool = False
+    """For subscriptions that came after this change was delivered to others: repeats are known by subscription."""
+    unfiltered: bool = False
+    """The index was unsure: the gateway holds the change against its own subscriptions of the collection."""
+
+
+class Deliver(msgspec.Struct, frozen=True, kw_only=True, tag="deliver"):
+    number: int
+    changes: list[DeliveredChange]
+
+
+class Complete(msgspec.Struct, frozen=True, kw_only=True, tag="complete"):
+    """Everything up to `offset` is told of the partitions whose id is `share` modulo `shares`."""
+
+    offset: int
+    share: int
+    shares: int
+    version: int
+    """The version of the registry that was used: subscriptions of later ones are told later."""
+
+
+class PartitionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    epoch: int
+    state: str
+    """live, stale or catching-up. Subscribers of a partition that comes out of stale with a new epoch must resync."""
+    reason: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
+    partitions: list[PartitionStatus]
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True, tag="welcome"):
+    gateway: str
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, tag="accepted"):
+    number: int
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    reason: str
+
+
+Frame: TypeAlias = Hello | Deliver | Complete | Status | Welcome | Accepted | Refused
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
+
+
+def encode_frame(frame: Frame) -> bytes:
+    body = _encoder.encode(frame)
+    return (len(body) + 1).to_bytes(4, "big") + bytes((VERSION,)) + body
+
+
+class FrameReader:
+    """Bytes in, frames out. No I/O."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are complete now; PipelineError E6302 for what is none of this version."""
+        self._held += data
+        while len(self._held) >= 4:
+            length = int.from_bytes(self._held[:4], "big")
+            if not 1 <= length <= MAX_FRAME_BYTES:
+                raise PipelineError("E6302", f"a frame of {length} bytes; {MAX_FRAME_BYTES} is the most")
+            if len(self._held) < 4 + length:
+                return
+            version, body = self._held[4], bytes(self._held[5 : 4 + length])
+            del self._held[: 4 + length]
+            yield _decoded(version, body)
+
+
+def _decoded(version: int, body: bytes) -> Frame:
+    if version != VERSION:
+        raise PipelineError(
+            "E6302", f"a frame of version {version}; this is {VERSION}: run one release everywhere"
+        )
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as problem:
+        raise PipelineError("E6302", f"the frame cannot be read: {problem}") from None

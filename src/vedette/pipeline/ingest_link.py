@@ -1,0 +1,121 @@
+"""The pipeline's end of the ingest link: connect, send frames, wait until they are accepted. Blocking, for workers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from vedette.errors import PipelineError
+from vedette.pipeline.ingest_frames import (
+    Accepted,
+    Complete,
+    Deliver,
+    DeliveredChange,
+    Frame,
+    FrameReader,
+    Hello,
+    Refused,
+    Status,
+    Welcome,
+    encode_frame,
+)
+
+__all__ = ["IngestLink", "connect"]
+
+TIMEOUT_SECONDS = 10.0
+"""A gateway that says nothing for so long is taken for dead."""
+MOST_CHANGES = 500
+"""Changes in one frame: a gateway can hand on what it has while the rest is on its way."""
+MOST_BYTES = 4 * 1024 * 1024
+
+
+def connect(address: str, secret: str, sender: str) -> IngestLink:
+    """Open a link to `host:port` or to the path of a Unix socket; PipelineError E6301 when it does not open."""
+    try:
+        if "/" in address:
+            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            link.settimeout(TIMEOUT_SECONDS)
+            link.connect(address)
+        else:
+            host, _, port = address.rpartition(":")
+            link = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except (OSError, ValueError) as problem:
+        raise _failed(address, str(problem)) from problem
+    opened = IngestLink(link, address)
+    opened.greet(Hello(secret=secret, sender=sender))
+    return opened
+
+
+class IngestLink:
+    def __init__(self, link: socket.socket, address: str) -> None:
+        self._link, self._address = link, address
+        self._reader = FrameReader()
+        self._number = 0
+        self._accepted = 0
+
+    def greet(self, hello: Hello) -> None:
+        self._send(hello)
+        while not self._read():
+            pass
+
+    def deliver(self, changes: Sequence[DeliveredChange]) -> None:
+        """Send the changes in frames of bounded size. They are in the gateway's hands when `settle` has returned."""
+        waiting: list[DeliveredChange] = []
+        size = 0
+        for change in changes:
+            weight = len(change.before or b"") + len(change.after or b"")
+            if waiting and (len(waiting) >= MOST_CHANGES or size + weight > MOST_BYTES):
+                self._send_changes(waiting)
+                waiting, size = [], 0
+            waiting.append(change)
+            size += weight
+        if waiting:
+            self._send_changes(waiting)
+
+    def _send_changes(self, changes: list[DeliveredChange]) -> None:
+        self._number += 1
+        self._send(Deliver(number=self._number, changes=changes))
+
+    def tell(self, frame: Complete | Status) -> None:
+        self._send(frame)
+
+    def settle(self) -> None:
+        """Wait until everything delivered is accepted."""
+        while self._accepted < self._number:
+            self._read()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            self._link.sendall(encode_frame(frame))
+        except OSError as problem:
+            raise _failed(self._address, str(problem)) from problem
+
+    def _read(self) -> bool:
+        """Read what there is; whether the link is welcome."""
+        try:
+            data = self._link.recv(65_536)
+        except OSError as problem:
+            raise _failed(self._address, str(problem)) from problem
+        if not data:
+            raise _failed(self._address, "it closed the link")
+        welcome = False
+        for frame in self._reader.feed(data):
+            match frame:
+                case Accepted(number=number):
+                    self._accepted = max(self._accepted, number)
+                case Welcome():
+                    welcome = True
+                case Refused(reason=reason):
+                    raise _failed(self._address, reason)
+        return welcome
+
+
+def _failed(address: str, why: str) -> PipelineError:
+    text = (
+        f"the gateway at {address} did not take a delivery ({why}): it is tried again while its lease lasts"
+    )
+    return PipelineError("E6301", text, fields={"address": address})

@@ -1,0 +1,35 @@
+"""Stage 1: a row of the journal becomes a change, or says why it cannot."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.schema import CHANGES
+from vedette.sources.images import MAX_IMAGE_BYTES
+
+__all__ = ["normalize"]
+
+_OPS = ("create", "update", "delete")
+
+
+def normalize(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:  # noqa: ARG001
+    """Images stay bytes: what is wrong inside one shows when it is decoded, once, in match."""
+    problem = pc.if_else(
+        pc.invert(pc.is_in(batch["op"], pa.array(_OPS))),
+        pa.scalar("an unknown kind of change"),
+        pc.if_else(
+            pc.and_(pc.is_null(batch["before"]), pc.is_null(batch["after"])),
+            pa.scalar("neither an image before nor one after"),
+            pc.if_else(
+                _too_large(batch), pa.scalar("a document larger than 16 MB"), pa.scalar(None, pa.string())
+            ),
+        ),
+    )
+    return pa.RecordBatch.from_arrays([*batch.columns, problem], schema=CHANGES)
+
+
+def _too_large(batch: pa.RecordBatch) -> pa.BooleanArray:
+    sizes = [pc.fill_null(pc.binary_length(batch[name]), 0) for name in ("before", "after")]
+    return pc.greater(pc.max_element_wise(*sizes), MAX_IMAGE_BYTES)

@@ -1,0 +1,67 @@
+"""Stage 5: where each delivery goes: straight to the gateways that hold the subscriptions.
+
+While the index is unsure or slow, the first gateways on the ring get the change as well, unfiltered, and hold it
+against their own subscriptions (seeds/realtime-watching.md §3; ruling 2).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.members import gateways_of
+from vedette.pipeline.ring import Ring
+from vedette.pipeline.schema import DELIVERIES
+
+__all__ = ["route"]
+
+
+def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+    """Addresses come from the leases as they are now: a gateway that moved is found where it is."""
+    gateways = gateways_of(context.registry)
+    addresses = {gateway.number: gateway.address for gateway in gateways}
+    found = [addresses.get(number) for number in batch["gateway"].to_pylist()]
+    routed = _with(batch, "address", pa.array(found, pa.string()))
+    if not context.broadcast_fan_out:
+        return routed
+    ring = Ring(gateway.name for gateway in gateways)
+    numbers = {gateway.name: gateway.number for gateway in gateways}
+    return _broadcast(routed, ring, numbers, addresses, context.broadcast_fan_out)
+
+
+def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+    return batch.set_column(batch.schema.get_field_index(name), DELIVERIES.field(name), column)
+
+
+def _broadcast(
+    batch: pa.RecordBatch, ring: Ring, numbers: dict[str, int], addresses: dict[int, str], fan_out: int
+) -> pa.RecordBatch:
+    """Copies of each change for the gateways next on the ring that do not get it anyway."""
+    keys = list(
+        zip(*(batch[name].to_pylist() for name in ("tenant", "collection", "key", "offset")), strict=True)
+    )
+    directed: dict[int, set[int]] = {}
+    for (*_, offset), gateway in zip(keys, batch["gateway"].to_pylist(), strict=True):
+        directed.setdefault(offset, set()).add(gateway)
+    rows: list[int] = []
+    targets: list[int] = []
+    told: set[int] = set()
+    for row, (tenant, collection, key, offset) in enumerate(keys):
+        if offset in told or batch["gateway"][row].as_py() < 0:
+            continue
+        told.add(offset)
+        for name in ring.owners(f"{tenant}\0{collection}\0{key}", fan_out):
+            if numbers[name] not in directed[offset]:
+                rows.append(row)
+                targets.append(numbers[name])
+    copies = batch.take(pa.array(np.array(rows, np.int64)))
+    nobody: list[list[Any]] = [[] for _ in rows]
+    for name in ("enter", "update", "leave"):
+        copies = _with(copies, name, pa.array(nobody, pa.list_(pa.int64())))
+    copies = _with(copies, "gateway", pa.array(targets, pa.int32()))
+    copies = _with(copies, "address", pa.array([addresses[number] for number in targets], pa.string()))
+    copies = _with(copies, "unfiltered", pa.array([True] * len(rows), pa.bool_()))
+    return pa.concat_batches([batch, copies])

@@ -1,0 +1,108 @@
+"""The columns between stages, field by field. A stage takes them by name and gives exactly what is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from vedette.sources.records import ChangeRow
+
+__all__ = ["CHANGES", "DELIVERIES", "JOURNAL", "OUTCOME", "PROGRESS", "journal_batch", "spark_schema"]
+
+PROGRESS = "progress"
+"""The `op` of the last row of a range: no change, but the end of what there is."""
+
+JOURNAL = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("source", pa.string()),
+        ("tenant", pa.string()),
+        ("partition", pa.int32()),
+        ("epoch", pa.int64()),
+        ("seq", pa.int64()),
+        ("event_id", pa.string()),
+        ("collection", pa.string()),
+        ("key", pa.string()),
+        ("op", pa.string()),
+        ("before", pa.binary()),
+        ("after", pa.binary()),
+        ("before_known", pa.bool_()),
+        ("time_ms", pa.int64()),
+        ("appended_ms", pa.int64()),
+        ("transaction", pa.string()),
+        # The range that the row belongs to, the same for all rows of a batch.
+        ("version", pa.int64()),  # of the registry, pinned in the offset
+        (
+            "newer_than",
+            pa.int64(),
+        ),  # for rows read again: only subscriptions that came after this version; else -1
+    ]
+)
+"""A row of the journal as the data source reads it."""
+
+CHANGES = pa.schema([*JOURNAL, ("problem", pa.string())])
+"""After normalize; `problem` says why a row cannot be used, and is null for all others."""
+
+DELIVERIES = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("source", pa.string()),
+        ("tenant", pa.string()),
+        ("partition", pa.int32()),
+        ("epoch", pa.int64()),
+        ("seq", pa.int64()),
+        ("event_id", pa.string()),
+        ("collection", pa.string()),
+        ("key", pa.string()),
+        ("op", pa.string()),
+        ("before", pa.binary()),
+        ("after", pa.binary()),
+        ("time_ms", pa.int64()),
+        ("newer_than", pa.int64()),
+        ("problem", pa.string()),
+        ("gateway", pa.int32()),  # -1 for a row with a problem
+        ("enter", pa.list_(pa.int64())),
+        ("update", pa.list_(pa.int64())),
+        ("leave", pa.list_(pa.int64())),
+        ("address", pa.string()),  # after route; null when the gateway is gone
+        ("unfiltered", pa.bool_()),  # after route
+    ]
+)
+"""After match: a change beside the subscriptions of one gateway."""
+
+OUTCOME = pa.schema(
+    [
+        ("changes", pa.int64()),
+        ("deliveries", pa.int64()),
+        ("matches", pa.int64()),
+        ("undeliverable", pa.int64()),
+        ("quarantined", pa.int64()),
+    ]
+)
+"""After deliver: what was done, one row per batch."""
+
+_SPARK_TYPES = {
+    pa.int64(): "bigint",
+    pa.int32(): "int",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.bool_(): "boolean",
+}
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    """The same columns in the words of Spark."""
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)
+
+
+def journal_batch(rows: Sequence[ChangeRow], version: int, newer_than: int) -> pa.RecordBatch:
+    """Rows of the journal as columns."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(ChangeRow._fields)
+    arrays = [
+        pa.array(column, field.type)
+        for field, column in zip(list(JOURNAL)[: len(columns)], columns, strict=True)
+    ]
+    arrays.append(pa.array([version] * len(rows), pa.int64()))
+    arrays.append(pa.array([newer_than] * len(rows), pa.int64()))
+    return pa.RecordBatch.from_arrays(arrays, schema=JOURNAL)

@@ -1,0 +1,62 @@
+"""The pipeline, in one line: STAGES. Each is one function of a batch; `fuse` makes one of them all.
+
+Fused they run in one Python hop per batch: a chain of separate Spark stages with a shuffle cost 230-350 ms a batch
+where this costs about 70 (docs/design/pipeline.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.deduplicate import deduplicate
+from vedette.pipeline.deliver import complete, deliver
+from vedette.pipeline.ingest_frames import Complete
+from vedette.pipeline.match import match
+from vedette.pipeline.normalize import normalize
+from vedette.pipeline.route import route
+from vedette.pipeline.schema import PROGRESS
+from vedette.pipeline.sequence import sequence
+
+__all__ = ["STAGES", "Stage", "fuse", "hot_path"]
+
+Stage: TypeAlias = Callable[[pa.RecordBatch, PipelineContext], pa.RecordBatch]
+
+STAGES: tuple[Stage, ...] = (normalize, deduplicate, sequence, match, route, deliver)
+
+
+def fuse(stages: Sequence[Stage]) -> Stage:
+    """One stage that is all of them, in order."""
+
+    def fused(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
+        for stage in stages:
+            batch = stage(batch, context)
+        return batch
+
+    return fused
+
+
+def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What runs in the workers: every batch of a range through the stages, then the end of the range is told."""
+    run = fuse(STAGES)
+
+    def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            marks = pc.equal(batch["op"], PROGRESS)
+            changes = batch.filter(pc.invert(marks))
+            if changes.num_rows:
+                yield run(changes, context)
+            for mark in batch.filter(marks).to_pylist():
+                frame = Complete(
+                    offset=mark["offset"],
+                    share=mark["partition"],
+                    shares=mark["seq"],
+                    version=mark["version"],
+                )
+                complete(frame, context)
+
+    return through

@@ -1,0 +1,215 @@
+"""One watched folder: looks at paths or at everything, and tells what changed since it was last seen.
+
+A delete is confirmed before it is told. A file that is missing is deleted only when the disk it was on is there: the
+folder above it is on the same device, or other files last seen on that device are still found. An unmounted disk leaves
+an empty folder on another device; a folder that is gone or may not be read says nothing about its files. Then the
+source is down, and nothing of it counts as deleted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vedette.clock import Clock
+from vedette.sources.files.scan import Scan, scan
+from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.selection import FolderSelection
+from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp, compare
+from vedette.values import timestamp_to_ms
+
+__all__ = ["Folder", "Look"]
+
+UNSETTLED_MS = 50
+"""A file that was written so recently may be written again without a visible difference: look once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look found. Before the changes are told, `Folder.announce`; when they are safe, `Folder.confirm`."""
+
+    changes: tuple[FileChange, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Path ▸ why. What is below is neither changed nor deleted: it is not known."""
+    down: str | None = None
+    """Why the folder, or a disk below it, is not there; None when it is."""
+    unsettled: frozenset[str] = frozenset()
+    """Paths to be looked at again soon."""
+
+
+class Folder:
+    def __init__(
+        self, watch_id: str, root: Path, selection: FolderSelection, seen: SeenFiles, clock: Clock
+    ) -> None:
+        self.watch_id, self.root, self.selection = watch_id, root, selection
+        self._seen, self._clock = seen, clock
+        self._known = seen.known(watch_id)
+
+    def __len__(self) -> int:
+        """Files that are known."""
+        return len(self._known)
+
+    def reconcile(self) -> Look:
+        """Compare everything with what is known."""
+        down = self._root_problem()
+        if down is not None:
+            return Look(down=down)
+        result = scan(self.root, self.selection)
+        if "" in result.unreadable:
+            return Look(down=f"{self.root} may not be read: {result.unreadable['']}")
+        alive = {stamp.device for path, stamp in self._known.items() if path in result.found}
+        return self._compared(self._known, result, alive)
+
+    def look(self, paths: Iterable[str]) -> Look:
+        """Compare these paths, relative to the root, and what is below them, with what is known."""
+        down = self._root_problem()
+        if down is not None:
+            return Look(down=down)
+        result, known = Scan(), dict[str, FileStamp]()
+        for path in _topmost(paths):
+            if path == "":
+                return self.reconcile()
+            part = scan(self.root, self.selection, path)
+            result.found.update(part.found)
+            result.unreadable.update(part.unreadable)
+            if path in part.found:  # a file; what was below a folder of that name is gone
+                known.update({path: self._known[path]} if path in self._known else {})
+            known.update(self._seen.known_below(self.watch_id, path) if path not in known else {})
+        return self._compared(known, result, alive=set())
+
+    def announce(self, changes: Iterable[FileChange]) -> None:
+        """These changes are about to be told. Durable when it returns.
+
+        Whoever dies between telling and `confirm` has told of files that nobody would know of, and their end would
+        never be told. So a new file is noted before, as unseen.
+        """
+        new = [
+            replace(change, kind=ChangeKind.CREATED, stamp=change.stamp.as_unseen(), old_path=None)
+            for change in changes
+            if change.stamp is not None and change.path not in self._known
+        ]
+        self.confirm(new)
+
+    def confirm(self, changes: Iterable[FileChange]) -> None:
+        """These changes are safe elsewhere: from now on they are known. Durable when it returns."""
+        changes = list(changes)
+        if not changes:
+            return
+        self._seen.apply(self.watch_id, changes)
+        for change in changes:
+            if change.old_path is not None:
+                self._known.pop(change.old_path, None)
+            if change.stamp is None:
+                self._known.pop(change.path, None)
+            else:
+                self._known[change.path] = change.stamp
+
+    def relatives(self, paths: Iterable[str]) -> set[str]:
+        """Paths that the operating system names, as ours: by the real folder when that is inside the root.
+
+        Of two names of one folder the kernel tells either; only one of them is ours.
+        """
+        root, real_root = str(self.root), os.path.realpath(self.root)
+        real_folders: dict[str, str] = {}
+        found = set()
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            if folder not in real_folders:
+                real_folders[folder] = os.path.realpath(folder or "/")
+            relative = _below(f"{real_folders[folder].rstrip('/')}/{name}", real_root)
+            relative = _below(path, root) if relative is None else relative
+            if relative is not None:
+                found.add(relative)
+        return found
+
+    def identity(self) -> tuple[int, int] | None:
+        """Which folder is at the root now; None when none is."""
+        try:
+            status = self.root.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _root_problem(self) -> str | None:
+        try:
+            if self.root.is_dir():
+                return None
+            gone = not self.root.exists()
+        except OSError as error:
+            return f"{self.root} cannot be looked at: {error.strerror or error}"
+        return f"{self.root} is not there" if gone else f"{self.root} is no folder"
+
+    def _compared(self, known: Mapping[str, FileStamp], result: Scan, alive: set[int]) -> Look:
+        visible = {path: stamp for path, stamp in known.items() if not _below_any(path, result.unreadable)}
+        doubtful = self._doubtful(visible, result.found, alive)
+        certain = {path: stamp for path, stamp in visible.items() if path not in doubtful}
+        changes = compare(certain, result.found)
+        now = timestamp_to_ms(self._clock.now())
+        unsettled = {
+            change.path
+            for change in changes
+            if change.stamp is not None and abs(now - change.stamp.mtime_ns // 1_000_000) <= UNSETTLED_MS
+        }
+        down = f"{len(doubtful)} files are missing with the disk they were on" if doubtful else None
+        return Look(
+            changes=tuple(_blurred(change) if change.path in unsettled else change for change in changes),
+            unreadable=result.unreadable,
+            down=down,
+            unsettled=frozenset(unsettled),
+        )
+
+    def _doubtful(
+        self, known: Mapping[str, FileStamp], found: Mapping[str, FileStamp], alive: set[int]
+    ) -> set[str]:
+        """Missing files whose disk may be gone rather than they."""
+        devices: dict[str, int | None] = {}
+        return {
+            path
+            for path, stamp in known.items()
+            if path not in found
+            and stamp.device not in alive
+            and self._device_above(path, devices) != stamp.device
+        }
+
+    def _device_above(self, path: str, devices: dict[str, int | None]) -> int | None:
+        """The device of the nearest folder above that is there."""
+        folder = path.rpartition("/")[0]
+        if folder not in devices:
+            try:
+                devices[folder] = (self.root / folder).stat().st_dev
+            except OSError:
+                devices[folder] = self._device_above(folder, devices) if folder else None
+        return devices[folder]
+
+
+def _below(path: str, root: str) -> str | None:
+    """The path relative to the root, "" for the root itself; None when it is elsewhere."""
+    if path == root:
+        return ""
+    start = root.rstrip("/") + "/"
+    return path[len(start) :] if path.startswith(start) else None
+
+
+def _topmost(paths: Iterable[str]) -> list[str]:
+    """Without those that are below another: a look at a folder looks at all of it."""
+    kept: set[str] = set()
+    for path in sorted(set(paths)):
+        parts = path.split("/")
+        if not any("/".join(parts[:length]) in kept for length in range(1, len(parts))):
+            kept.add(path)
+    return sorted(kept)
+
+
+def _below_any(path: str, folders: Mapping[str, str]) -> bool:
+    if not folders:
+        return False
+    parts = path.split("/")
+    return any("/".join(parts[:length]) in folders for length in range(1, len(parts) + 1))
+
+
+def _blurred(change: FileChange) -> FileChange:
+    """Seen, but not for sure as it is: the next look will find it changed, and its content decides."""
+    assert change.stamp is not None
+    return replace(change, stamp=change.stamp._replace(ctime_ns=-1))

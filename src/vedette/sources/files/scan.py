@@ -1,0 +1,131 @@
+"""Looking at a folder: every file that is taken, with its stamp; and what could not be looked at.
+
+Links. A link to a file or folder inside the root is left out: that is there under its own name. A link to a folder
+outside is followed, but links inside of that are not, so that no loop and no explosion is possible. Only regular files
+are taken: opening a named pipe would wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vedette.sources.files.selection import FolderSelection
+from vedette.sources.files.stamps import FileStamp
+
+__all__ = ["Scan", "scan", "stamp_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What is below a start. Of what is below `unreadable` nothing is known, not even that it is gone."""
+
+    found: dict[str, FileStamp] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Path ▸ why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: str
+    """Relative; "" is the root."""
+    through_link: bool
+
+
+def scan(root: Path, selection: FolderSelection, start: str = "") -> Scan:
+    """Everything at and below `start`, a path relative to the root. A start that is not there is an empty scan."""
+    result = Scan()
+    real_root = os.path.realpath(root)
+    if start:
+        first = _entered_start(root, real_root, selection, start, result)
+        waiting = [first] if first is not None else []
+    else:
+        waiting = [_Folder("", False)]
+    while waiting:
+        waiting.extend(_look_into(root, real_root, selection, waiting.pop(), result))
+    return result
+
+
+def stamp_of(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+def _entered_start(
+    root: Path, real_root: str, selection: FolderSelection, start: str, result: Scan
+) -> _Folder | None:
+    """The start as a folder to look into; a file is noted at once."""
+    parts = start.split("/")
+    through_link = False
+    for length in range(1, len(parts) + 1):
+        part = "/".join(parts[:length])
+        try:
+            link = (root / part).is_symlink()
+        except OSError:
+            return None
+        if link:
+            if through_link or _inside(os.path.realpath(root / part), real_root):
+                return None
+            through_link = True
+        if length < len(parts) and not selection.enters(part):
+            return None
+    try:
+        status = (root / start).stat()
+    except OSError as error:
+        _note_problem(start, error, result)
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return _Folder(start, through_link) if selection.enters(start) else None
+    if stat.S_ISREG(status.st_mode) and selection.wants(start):
+        result.found[start] = stamp_of(status)
+    return None
+
+
+def _look_into(
+    root: Path, real_root: str, selection: FolderSelection, folder: _Folder, result: Scan
+) -> Iterator[_Folder]:
+    try:
+        with os.scandir(root / folder.path) as entries:
+            listed = list(entries)
+    except OSError as error:
+        _note_problem(folder.path, error, result)
+        return
+    for entry in listed:
+        path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+        if not _is_text(entry.name):
+            shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            result.unreadable[shown] = "its name is not UTF-8"
+            continue
+        try:
+            link = entry.is_symlink()
+            if link and (folder.through_link and entry.is_dir()):
+                continue
+            if link and _inside(os.path.realpath(entry.path), real_root):
+                continue
+            if entry.is_dir():
+                if selection.enters(path):
+                    yield _Folder(path, folder.through_link or link)
+            elif selection.wants(path) and entry.is_file():
+                result.found[path] = stamp_of(entry.stat())
+        except OSError as error:
+            _note_problem(path, error, result)
+
+
+def _note_problem(path: str, error: OSError, result: Scan) -> None:
+    """What vanished while we looked is not there; all else is not known."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        result.unreadable[path] = error.strerror or str(error)
+
+
+def _inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/") or root.startswith(path.rstrip("/") + "/")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,104 @@
+"""What was seen of a file, and what happened between two looks: pure comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["ChangeKind", "FileChange", "FileStamp", "compare"]
+
+
+class FileStamp(NamedTuple):
+    """How a file looked from outside. Two equal stamps are the same content, but for writes within one clock tick."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    """Also moves when somebody sets the mtime back."""
+    inode: int
+    device: int
+
+    @property
+    def unseen(self) -> bool:
+        """Announced, but perhaps never told to anybody: see `as_unseen`."""
+        return self.size < 0
+
+    def as_unseen(self) -> FileStamp:
+        """For a file that is about to be told of. If it is gone after a crash, that is told: somebody may have it."""
+        return FileStamp(-1, -1, -1, 0, self.device)
+
+    def same_content(self, other: FileStamp) -> bool:
+        """Not by device: its number may be another after a restart."""
+        return self[:4] == other[:4]
+
+    def same_file(self, other: FileStamp) -> bool:
+        """Moved: a rename keeps all but the ctime."""
+        return (self.inode, self.size, self.mtime_ns, self.device) == (
+            other.inode,
+            other.size,
+            other.mtime_ns,
+            other.device,
+        )
+
+
+class ChangeKind(StrEnum):
+    CREATED = "created"
+    CHANGED = "changed"
+    MOVED = "moved"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    kind: ChangeKind
+    path: str
+    """Relative to the folder; of a move the new one."""
+    stamp: FileStamp | None
+    """As it is now; None when it is deleted."""
+    old_path: str | None = None
+    """Of a move only."""
+
+
+def compare(known: Mapping[str, FileStamp], found: Mapping[str, FileStamp]) -> list[FileChange]:
+    """What turns `known` into `found`, in the order of paths; deletes and moves come first."""
+    missing = {path: stamp for path, stamp in known.items() if path not in found}
+    fresh = {path: stamp for path, stamp in found.items() if path not in known or known[path].unseen}
+    moves = _moves(missing, fresh)
+    gone = {old for old, _ in moves}
+    changes = [
+        FileChange(kind=ChangeKind.MOVED, path=new, stamp=fresh[new], old_path=old) for old, new in moves
+    ]
+    changes += [
+        FileChange(kind=ChangeKind.DELETED, path=path, stamp=None) for path in missing if path not in gone
+    ]
+    arrived = {new for _, new in moves}
+    later = [
+        FileChange(kind=ChangeKind.CREATED, path=path, stamp=stamp)
+        for path, stamp in fresh.items()
+        if path not in arrived
+    ]
+    later += [
+        FileChange(kind=ChangeKind.CHANGED, path=path, stamp=stamp)
+        for path, stamp in found.items()
+        if path not in fresh and not stamp.same_content(known[path])
+    ]
+    return sorted(changes, key=lambda change: change.path) + sorted(later, key=lambda change: change.path)
+
+
+def _moves(missing: Mapping[str, FileStamp], fresh: Mapping[str, FileStamp]) -> list[tuple[str, str]]:
+    """(old, new) where one file left and the same one arrived; hard links make it unsure, and then it is no move."""
+    if not missing or not fresh:
+        return []
+    left: dict[int, list[str]] = {}
+    for path, stamp in missing.items():
+        left.setdefault(stamp.inode, []).append(path)
+    arrived: dict[int, list[str]] = {}
+    for path, stamp in fresh.items():
+        arrived.setdefault(stamp.inode, []).append(path)
+    return [
+        (old[0], new[0])
+        for inode, new in arrived.items()
+        if len(new) == 1 and len(old := left.get(inode, [])) == 1 and missing[old[0]].same_file(fresh[new[0]])
+    ]

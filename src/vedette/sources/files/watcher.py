@@ -1,0 +1,260 @@
+"""The thin shell around a folder: a thread that hears of changes, waits until it is quiet, looks and tells.
+
+    native    the operating system tells (watchfiles). The whole folder is scanned at the start, after every burst that
+              may have been too much for the kernel's queue, and every `rescan_seconds` to be sure
+    polling   nobody tells: the whole folder is scanned every `poll_seconds`. For network file systems, and when the
+              system's limit of watches is reached; the listener is told so, with the reason
+
+The kernel's queue can overflow, and watchfiles does not pass that on (its handler takes events with a path only). So a
+burst of `BURST` paths within one reading counts as an overflow, and the folder is scanned once it is quiet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from threading import Event, Thread
+from typing import Protocol
+
+from vedette.clock import Clock
+from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.pending import PendingPaths
+from vedette.sources.files.stamps import FileChange
+
+__all__ = ["FolderListener", "FolderWatcher", "WatcherTiming", "polling_reason"]
+
+log = logging.getLogger(__name__)
+
+BURST = 1_000
+NETWORK_FILE_SYSTEMS = frozenset(
+    "9p afs ceph cifs davfs fuse.rclone fuse.sshfs glusterfs lustre nfs nfs4 smb3 smbfs vboxsf".split()
+)
+"""Where changes made by others are not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatcherTiming:
+    debounce_seconds: float = 2.0
+    poll_seconds: float = 10.0
+    """Between scans of a folder that is polled."""
+    rescan_seconds: float = 300.0
+    """Between scans of a folder that is told of changes."""
+    retry_seconds: float = 1.0
+    """Until what was not taken is offered again, and until a folder that is down is tried again."""
+    tick_milliseconds: int = 50
+    """How often the thread looks whether something is due."""
+
+
+class FolderListener(Protocol):
+    """Whom a watcher tells. Called from the watcher's thread."""
+
+    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+        """Those that are safe now, in the queue say. The others are kept and offered again."""
+        ...
+
+    def mode(self, mode: str, reason: str) -> None:
+        """`native` or `polling`, and why."""
+        ...
+
+    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+        """After every look: why the folder is down, None when it is there; what could not be looked at, and why."""
+        ...
+
+    def scanned(self, began_at: datetime) -> None:
+        """The whole folder was compared."""
+        ...
+
+
+class FolderWatcher:
+    """Runs from `start` to `stop`. `stretch` is asked before every wait: the polling multiplier under load."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        listener: FolderListener,
+        clock: Clock,
+        timing: WatcherTiming,
+        *,
+        stretch: Callable[[], float] = lambda: 1.0,
+        force_polling: str | None = None,
+    ) -> None:
+        self._folder, self._listener, self._clock, self._timing = folder, listener, clock, timing
+        self._stretch, self._force_polling = stretch, force_polling
+        self._pending = PendingPaths(timing.debounce_seconds)
+        self._stopping = Event()
+        self._last_scan: float | None = None
+        self._down = False
+        self._identity: tuple[int, int] | None = None
+        self._asked = Event()
+        self._thread = Thread(target=self._run, name=f"vedette-folder-{folder.watch_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the thread has ended. What was not told is found at the next start."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def request_rescan(self) -> None:
+        """Compare everything at the next opportunity."""
+        self._asked.set()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._watch_once()
+            except Exception:
+                # A folder is never left unwatched in silence: the log says why, and it starts over with a scan.
+                log.exception(
+                    "Watching a folder failed; it starts over",
+                    extra={"action": "folder.failed", "watch_id": self._folder.watch_id},
+                )
+                self._stopping.wait(self._timing.retry_seconds)
+
+    def _watch_once(self) -> None:
+        """Until it is stopped, or the folder has to be taken up again."""
+        self._identity = self._folder.identity()
+        if self._identity is None:
+            self._reconcile()  # tells that it is down
+            self._stopping.wait(self._timing.retry_seconds)
+            return
+        reason = self._force_polling or polling_reason(self._folder.root)
+        if reason is None:
+            reason = self._listen()
+        if reason is not None and not self._stopping.is_set():
+            self._poll(reason)
+
+    def _listen(self) -> str | None:
+        """Native, until it is stopped or the folder is another (None), or until that is impossible (the reason)."""
+        from watchfiles import watch  # a dependency of the extra `files`
+
+        stream = watch(
+            self._folder.root,
+            watch_filter=None,
+            debounce=self._timing.tick_milliseconds,
+            step=min(20, self._timing.tick_milliseconds),
+            rust_timeout=self._timing.tick_milliseconds,
+            yield_on_timeout=True,
+            stop_event=self._stopping,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        )
+        with closing(stream):
+            hears = False
+            while True:
+                try:
+                    batch = next(stream, None)
+                except FileNotFoundError:
+                    return None  # it went in this moment: taken up again when it is back
+                except (OSError, RuntimeError) as error:  # a limit was reached, a name is no text
+                    return str(error)
+                if batch is None:
+                    return None
+                if self._hear([path for _, path in batch]):
+                    return None  # the root itself: perhaps another folder has its place, and even its number
+                if not hears:  # from here on changes are told: what happened before is found by a scan
+                    hears = True
+                    self._listener.mode("native", "the operating system tells")
+                    self._asked.set()
+                if not self._step(self._timing.rescan_seconds):
+                    return None
+
+    def _poll(self, reason: str) -> None:
+        self._listener.mode("polling", reason)
+        self._asked.set()
+        while self._step(self._timing.poll_seconds):
+            if self._stopping.wait(self._timing.tick_milliseconds / 1000):
+                return
+
+    def _hear(self, paths: Collection[str]) -> bool:
+        """Note what was told; whether it was about the root itself."""
+        now = self._clock.monotonic()
+        relatives = self._folder.relatives(paths)
+        for path in relatives:
+            if path and self._might_matter(path):
+                self._pending.note(path, now)
+        if len(paths) >= BURST or (self._pending.rescan_wanted and paths):
+            self._pending.want_rescan(now)
+        return "" in relatives
+
+    def _might_matter(self, path: str) -> bool:
+        selection = self._folder.selection
+        return selection.wants(path) or selection.enters(path)
+
+    def _step(self, scan_seconds: float) -> bool:
+        """Do what is due. False when the folder is down or another, and has to be taken up again."""
+        if self._folder.identity() != self._identity:
+            return False
+        now, stretch = self._clock.monotonic(), self._stretch()
+        pause = self._timing.retry_seconds if self._down else scan_seconds * stretch
+        due = self._last_scan is None or now - self._last_scan >= pause
+        if self._asked.is_set() or due or self._pending.take_rescan(now, stretch):
+            return self._reconcile()
+        paths = self._pending.due(now, stretch)
+        if paths:
+            self._tell(self._folder.look(paths))
+        return True
+
+    def _reconcile(self) -> bool:
+        """Compare everything. False when the folder has to be taken up again."""
+        self._asked.clear()
+        began_at, began = self._clock.now(), self._clock.monotonic()
+        look = self._folder.reconcile()
+        self._tell(look)
+        self._last_scan, self._down = began, look.down is not None
+        if not self._down:
+            self._listener.scanned(began_at)
+        return self._folder.identity() == self._identity
+
+    def _tell(self, look: Look) -> None:
+        """Offer the changes; what is not taken waits."""
+        self._listener.availability(look.down, sorted(look.unreadable.items()))
+        now = self._clock.monotonic()
+        later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
+        if look.changes:
+            self._folder.announce(look.changes)
+            taken = set(self._listener.take(look.changes))
+            self._folder.confirm(change for change in look.changes if change in taken)
+            for change in look.changes:
+                if change not in taken:
+                    self._pending.note(change.path, later)
+                    if change.old_path is not None:
+                        self._pending.note(change.old_path, later)
+        for path in look.unsettled:
+            self._pending.note(path, now)
+
+
+def polling_reason(root: Path) -> str | None:
+    """Why the operating system will not tell of changes below; None when it will."""
+    kind = _file_system(root)
+    return (
+        f"{root} is on {kind}, where changes of others are not told" if kind in NETWORK_FILE_SYSTEMS else None
+    )
+
+
+def _file_system(root: Path) -> str | None:
+    """The type of the file system that the folder is on, as Linux lists it; None when it does not."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+        real = root.resolve()
+    except OSError:
+        return None
+    best: tuple[int, str] | None = None
+    for line in lines:
+        _, mounted, kind, *_ = line.split(" ")
+        place = Path(mounted.replace("\\040", " "))
+        if real.is_relative_to(place) and (best is None or len(place.parts) >= best[0]):
+            best = (len(place.parts), kind)
+    return None if best is None else best[1]

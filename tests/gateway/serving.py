@@ -1,0 +1,83 @@
+"""A real server on a real socket, in a thread of its own with its own loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from vedette.engine.home import Vedette, open_vedette
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.service import GatewayService
+
+__all__ = ["Serving"]
+
+
+class Serving:
+    """`with Serving(directory) as server:` listens on a free port of the loopback address."""
+
+    def __init__(
+        self, directory: Path | None = None, *, limits: GatewayLimits | None = None, **settings: Any
+    ) -> None:
+        self._directory = directory
+        self._limits = limits
+        self._settings = settings
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = Event()
+        self._done: asyncio.Event | None = None
+        self._thread = Thread(target=self._main, daemon=True)
+        self._failure: BaseException | None = None
+        self.drain_seconds = 5.0
+        self.port = 0
+        self.home: Vedette
+        self.service: GatewayService
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        assert self._ready.wait(30)
+        if self._failure is not None:
+            raise self._failure
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self._thread.is_alive() and self._loop is not None and self._done is not None:
+            self._loop.call_soon_threadsafe(self._done.set)
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}"
+
+    def on_loop(self, work: Callable[[], Any]) -> Any:
+        """Have something done on the server's loop, and its result."""
+        assert self._loop is not None
+
+        async def run() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        location = str(self._directory) if self._directory is not None else ":memory:"
+        with open_vedette(location, environment={}, manage_gc=False, **self._settings) as home:
+            self.home = home
+            self.service = GatewayService(home, directory=self._directory, limits=self._limits)
+            self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
+            self.port = await self.service.start(port=self.port)
+            self._ready.set()
+            await self._done.wait()
+            await self.service.stop(drain_seconds=self.drain_seconds)

@@ -1,0 +1,135 @@
+"""Any storm over a folder, any loss of hints, any restart: in the end a replica made of the changes is the folder."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from threading import Event
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from vedette.clock import SystemClock
+from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.selection import FolderSelection
+from vedette.sources.files.stamps import ChangeKind, FileChange
+
+NAMES = st.sampled_from(["a", "b", "a/c", "a/d", "a/e/f", "b/g", "h/i/j"])
+TEXTS = st.sampled_from(["", "one", "two", "longer text"])
+
+
+class FileStorm(RuleBasedStateMachine):
+    """Looks at any paths, at any moment, in between; what they leave out is found by the last scan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp(prefix="vedette-storm-"))
+        self.root = self.base / "root"
+        self.root.mkdir()
+        self.replica: dict[str, str] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.seen = SeenFiles(self.base / "folders.db")
+        self.folder = Folder("w", self.root, FolderSelection(), self.seen, SystemClock())
+
+    @rule(name=NAMES, text=TEXTS, append=st.booleans())
+    def write(self, name: str, text: str, append: bool) -> None:
+        file = self.root / name
+        if file.is_dir() or any(parent.is_file() for parent in file.parents):
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a" if append else "w") as opened:
+            opened.write(text)
+
+    @rule(old=NAMES, new=NAMES)
+    def rename(self, old: str, new: str) -> None:
+        source, target = self.root / old, self.root / new
+        if (
+            not source.exists()
+            or any(parent.is_file() for parent in target.parents)
+            or f"{new}/".startswith(f"{old}/")
+        ):
+            return
+        if target.is_dir() or (source.is_dir() and target.exists()):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(target)
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        path = self.root / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+
+    @rule(hints=st.sets(NAMES), refused=st.integers(0, 3))
+    def look(self, hints: set[str], refused: int) -> None:
+        self._take(self.folder.look(hints), refused)
+
+    @rule(confirmed=st.booleans())
+    def restart(self, confirmed: bool) -> None:
+        """Killed between the queue and the note of what was seen, or not."""
+        look = self.folder.reconcile()
+        self.folder.announce(look.changes)
+        for change in look.changes:
+            self._apply(change)
+        if confirmed:
+            self.folder.confirm(look.changes)
+        self.seen.close()
+        self._open()
+
+    @invariant()
+    def files_are_where_they_are_said_to_be(self) -> None:
+        assert len(self.folder) == len(self.seen.known("w"))
+
+    def teardown(self) -> None:
+        try:
+            self._compare()
+        finally:
+            self.seen.close()
+            shutil.rmtree(self.base)
+
+    def _compare(self) -> None:
+        look = self.folder.reconcile()
+        self._take(look, refused=0)
+        while look.unsettled:
+            Event().wait(0.06)  # until a write of just now has a moment of its own
+            look = self.folder.look(look.unsettled)
+            self._take(look, refused=0)
+        actual = {
+            str(path.relative_to(self.root)): path.read_text()
+            for path in self.root.rglob("*")
+            if path.is_file()
+        }
+        assert self.replica == actual
+        assert self.folder.reconcile() == Look()
+
+    def _take(self, look: Look, refused: int) -> None:
+        """The first few are not taken now, as when the queue is full."""
+        self.folder.announce(look.changes)
+        taken = look.changes[refused:]
+        for change in taken:
+            self._apply(change)
+        self.folder.confirm(taken)
+
+    def _apply(self, change: FileChange) -> None:
+        if change.old_path is not None:
+            text = self.replica.pop(change.old_path, None)
+            if text is not None:
+                self.replica[change.path] = text
+                return
+        if change.kind is ChangeKind.DELETED:
+            self.replica.pop(change.path, None)
+        else:
+            self.replica[change.path] = (self.root / change.path).read_text()
+
+
+TestFileStorm = FileStorm.TestCase
+TestFileStorm.settings = settings(
+    max_examples=60, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
+)

@@ -1,0 +1,489 @@
+-- One consumer, its deliveries, and how they end.
+
+.ontology jobs
+    node Job { name: String, status: String = "pending" }
+
+=== seed.events, seed.protocol, ack.ack, ack.forms, B12 | take a job, do it, acknowledge it: it is gone
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j
+.told work
+initial (nothing) (position 1)
+consumed Job #a {name: "a", status: "pending"} (delivery d1, attempt 1, position 2)
+> MATCH j: Job RETURN j.name
+"a"
+> ACK "{d1}"
+deleted 1
+> MATCH j: Job RETURN COUNT(*)
+0
+.told work
+(nothing)
+
+=== ack.workflow, ack.pattern, ack.forms | success, a failure to be tried again, a failure for good
+.given jobs
+> SPAWN failed_jobs: Job { name = "where letters go", status = "n/a" }
+> work = WATCH j: Job WHERE j.status = "pending"
+    [mode: consume]
+    [ack_timeout: 30s]
+    [max_redeliveries: 3]
+    [dead_letter: #failed_jobs]
+    RETURN j.name
+.told work
+initial (nothing)
+>> SPAWN a: Job { name = "fine" }
+   SPAWN b: Job { name = "flaky" }
+   SPAWN c: Job { name = "hopeless" }
+.told work
+consumed "fine" (delivery d1)
+consumed "flaky" (delivery d2)
+consumed "hopeless" (delivery d3)
+.with {"deliveryId": "#d1"}
+> ACK $deliveryId
+deleted 1
+> NACK "{d2}"
+deleted 0
+> NACK "{d3}" [no_retry]
+.told work
+consumed "flaky" (delivery d4, attempt 2)
+> ACK #d4
+> MATCH j: Job RETURN j.name
+"where letters go"
+> MATCH _dead_letter_in(#failed_jobs, l) RETURN l.failure_reason, l.delivery_attempts
+"no_retry" | 1
+
+=== ack.id, ack.errors, E8004, B13 | an id is good for one answer only
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> ACK #d1
+> ACK #d1
+! E8004 Invalid delivery ID: '{d1}' not found or already processed
+> NACK #d1
+! E8004
+> EXTEND #d1
+! E8004
+> NACK #d2
+> ACK #d2
+! E8004 Invalid delivery ID: '{d2}' not found or already processed
+> ACK "nonsense"
+! E8004 Invalid delivery ID: 'nonsense' not found or already processed
+.told work
+consumed "b" (delivery d3, attempt 2)
+
+=== ack.id, ack.forms | what is no id is refused as such
+.given jobs
+> ACK 7
+! E1001
+.with {"d": 7}
+> ACK $d
+! E2003 String
+> ACK
+! E1001
+> NACK "d_1" [perhaps]
+! E8009 allowed are no_retry, delay: Duration, cause: String
+> NACK "d_1" [delay: 30]
+! E8009 Duration above zero
+> NACK "d_1" [delay: 0s]
+! E8009 Duration above zero
+> NACK "d_1" [delay: 1s, delay: 2s]
+! E8009 twice
+> NACK "d_1" [no_retry, delay: 1s]
+! E8009 no next attempt
+> NACK "d_1" [cause: 5]
+! E8009 String
+> EXTEND "d_1" [by: 0s]
+! E8009 Duration above zero
+> EXTEND "d_1" [for: 5s]
+! E8009 allowed are by: Duration
+
+=== ack.timeout, ack.errors, E8003, B14, B35, surface.attempts | whoever says nothing in time is taken to have failed
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.advance 9s
+.told work
+(nothing)
+.errors work
+(nothing)
+.advance 1s
+.errors work
+E8003 Acknowledgment timeout: delivery '{d1}' not acknowledged within 10s
+.told work
+consumed "a" (delivery d2, attempt 2)
+> ACK #d1
+! E8004 Invalid delivery ID: '{d1}' not found or already processed
+> ACK #d2
+> MATCH j: Job RETURN COUNT(*)
+0
+
+=== B13, ack.id | a late ACK neither deletes nor ends the delivery that came after
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.advance 10s
+> ACK #d1
+! E8004
+> MATCH j: Job RETURN COUNT(*)
+1
+.errors work
+E8003
+.told work
+consumed "a" (delivery d2, attempt 2)
+> NACK #d1
+! E8004
+> ACK #d2
+
+=== surface.extend | more time for a long job
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.advance 8s
+> EXTEND #d1
+.advance 8s
+> EXTEND #d1 [by: 1m]
+.advance 59s
+> EXTEND "{d1}" [by: 5s]
+.advance 4s
+.errors work
+(nothing)
+.advance 1s
+.errors work
+E8003 within 10s
+.told work
+consumed "a" (delivery d2, attempt 2)
+> EXTEND #d1
+! E8004
+> ACK #d2
+
+=== surface.extend, ack.forms | the new lease counts from now: it can be shorter, too
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume, ack_timeout: 1h] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.with {"span": 5, "d": "#d1"}
+> EXTEND $d [by: 1s * $span]
+.advance 5s
+.errors work
+E8003
+.told work
+consumed "a" (attempt 2)
+
+=== surface.delay | not again before half a minute has passed
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> NACK #d1 [delay: 30s]
+.told work
+consumed "b" (delivery d2)
+> ACK #d2
+.told work
+(nothing)
+.advance 29s
+.told work
+(nothing)
+.advance 1s
+.told work
+consumed "a" (delivery d3, attempt 2)
+> ACK #d3
+
+=== ack.nack, B32 | back at once, to where it stood in line
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+   SPAWN c: Job { name = "c" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work first 3
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> NACK #d2
+> NACK #d1
+.told work
+consumed "a" (attempt 2)
+consumed "b" (attempt 2)
+consumed "c" (attempt 1)
+
+=== B4, surface.first | ACK deletes the first element of the pattern, and edges with it, nothing else
+.define
+    node Message { text: String }
+    node Channel { name: String }
+    edge posted(message: Message, channel: Channel)
+>> SPAWN c: Channel { name = "c" }
+   SPAWN m: Message { text = "hello" }
+   LINK posted(#m, #c)
+> read = WATCH m: Message, c: Channel, posted(m, c) [mode: consume] RETURN m.text, c.name
+.told read
+initial (nothing)
+consumed "hello" | "c" (delivery d1)
+> ACK #d1
+deleted 1, unlinked 1
+> MATCH c: Channel RETURN c.name
+"c"
+> MATCH m: Message RETURN COUNT(*)
+0
+
+=== B4 | when the first element is an edge, it is unlinked
+.define
+    node User { name: String }
+    edge invited(by: User, whom: User) { at: Int = 0 }
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+   LINK invited(#ann, #bob)
+> work = WATCH invited(a, b) AS i [mode: consume] RETURN a.name, b.name, i.at
+.told work
+initial (nothing)
+consumed "Ann" | "Bob" | 0 (delivery d1)
+> ACK #d1
+unlinked 1
+> MATCH u: User RETURN COUNT(*)
+2
+> MATCH invited(a, b) RETURN COUNT(*)
+0
+
+=== surface.first, B9 | an element with several matches is one delivery
+.define
+    node Message { text: String }
+    node Tag { name: String, weight: Int }
+    edge tagged(message: Message, tag: Tag)
+>> SPAWN m: Message { text = "hello" }
+   SPAWN x: Tag { name = "x", weight = 1 }
+   SPAWN y: Tag { name = "y", weight = 2 }
+   LINK tagged(#m, #x)
+   LINK tagged(#m, #y)
+> work = WATCH m: Message, t: Tag, tagged(m, t)
+    [mode: consume, ordering: attribute(t.weight DESC)] RETURN m.text, t.name
+.told work
+initial (nothing)
+consumed "hello" | "y" (delivery d1)
+> ACK #d1
+deleted 1, unlinked 2
+.told work
+(nothing)
+
+=== B10 | a job in somebody's hands is hidden from consumers, not from anybody else
+.given jobs
+> all = WATCH j: Job RETURN j.name
+.told all
+initial (nothing)
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+> rival = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.told rival
+initial (nothing)
+.told all
+added "a"
+> MATCH j: Job RETURN j.name
+"a"
+> SET #a.status = "running"
+> ACK #d1
+.told all
+removed "a"
+
+=== B34, surface.withdrawn | a waiting job that does not match any more is withdrawn
+.given jobs
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+   SPAWN c: Job { name = "c" }
+> SET #a.status = "cancelled"
+> KILL #b
+.told work
+initial (nothing)
+consumed "c"
+> SET #a.status = "pending"
+.told work
+consumed "a" (attempt 1)
+
+=== B34, surface.withdrawn | the holder of a job that does not match any more is told; NACK does not bring it back
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> SET #a.status = "cancelled"
+.errors work
+WITHDRAWN delivery '{d1}' does not match any more
+> NACK #d1
+.told work
+(nothing)
+> MATCH j: Job RETURN j.status
+"cancelled"
+> SET #a.status = "pending"
+.told work
+consumed "a" (attempt 1)
+
+=== B34, surface.withdrawn | ACK still deletes what was withdrawn, and is nothing for what is gone
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> SET #a.status = "cancelled"
+> KILL #b
+.errors work
+WITHDRAWN {d1}
+WITHDRAWN {d2}
+> ACK #d1
+deleted 1
+> ACK #d2
+deleted 0
+> ACK #d2
+! E8004
+> MATCH j: Job RETURN COUNT(*)
+0
+
+=== B34, ack.timeout | time runs out for what was withdrawn, and nothing comes of it
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume, ack_timeout: 10s, max_redeliveries: 0] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> SET #a.status = "cancelled"
+.errors work
+WITHDRAWN {d1}
+.advance 10s
+.errors work
+E8003 {d1}
+.told work
+(nothing)
+> MATCH j: Job RETURN j.status
+"cancelled"
+> MATCH l: _DeadLetter RETURN COUNT(*)
+0
+
+=== B34 | withdrawn and wanted again while it is held: a NACK brings it back
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> SET #a.status = "paused"
+.errors work
+WITHDRAWN {d1}
+> SET #a.status = "pending"
+.told work
+(nothing)
+> NACK #d1
+.told work
+consumed "a" (attempt 2)
+
+=== seed.rules | what a rule makes can be consumed
+.define
+    node Order { total: Int }
+    node Review { total: Int }
+    rule review: o: Order WHERE o.total > 100 AND NOT EXISTS(r: Review WHERE r.total = o.total) => SPAWN r: Review { total = o.total }
+> work = WATCH r: Review [mode: consume] RETURN r.total
+> SPAWN o: Order { total = 500 }
+.told work
+initial (nothing)
+consumed 500
+
+=== seed.trigger, E8009 | what cannot be handed out one by one is refused
+.given jobs
+> w = WATCH j: Job [mode: consume] RETURN COUNT(*)
+! E8009 aggregate
+> w = WATCH j: Job [mode: consume] RETURN DISTINCT j.name
+! E8009 DISTINCT
+> w = WATCH j: Job [mode: consume] ON MATCH DO SET j.status = "seen"
+! E8009
+> w = WATCH j: Job [mode: consume] ON MATCH DO SET j.status = "seen" RETURN j.name
+! E8009 ON MATCH DO
+> w = WATCH d: _DeadLetter [mode: consume] RETURN d
+! E8009 Layer 0
+> w = WATCH j: Job [mode: consume, window: tumbling(5s)] RETURN j.name
+! E8009 window
+> w = WATCH j: Job [mode: consume, initial: since(3)] RETURN j.name
+! E8009 full, none
+> w = WATCH j: Job [mode: consume, ack_timeout: 0s] RETURN j.name
+! E8009 ack_timeout
+> w = WATCH j: Job [mode: consume, ack_timeout: 30] RETURN j.name
+! E8009 ack_timeout
+> w = WATCH j: Job [mode: consume, max_redeliveries: -1] RETURN j.name
+! E8009 max_redeliveries
+> w = WATCH j: Job [mode: consume, max_in_flight: 0] RETURN j.name
+! E8009 max_in_flight
+> w = WATCH j: Job [mode: consume, buffer: 0] RETURN j.name
+! E8009 buffer
+> w = WATCH j: Job [mode: consume, group: 5] RETURN j.name
+! E8009 group
+> w = WATCH j: Job [mode: consume, dead_letter: "text"] RETURN j.name
+! E8009 dead_letter
+> w = WATCH j: Job [mode: consume, serialize_by: j.nothing] RETURN j.name
+! E2002
+> w = WATCH j: Job [mode: eat] RETURN j.name
+! E8009 watch, consume
+> MATCH w: _Watch RETURN COUNT(*)
+0
+
+=== seed.window, seed.visibility, B26 | drafts are not work: a claim is for what is committed
+.given jobs
+> w = WATCH j: Job [mode: consume, visibility: immediate, window: none] RETURN j.name
+.told w
+initial (nothing)
+bob> BEGIN
+bob> SPAWN a: Job { name = "draft" }
+.told w
+(nothing)
+bob> SET #a.name = "final"
+bob> COMMIT
+.told w
+consumed "final"
+
+=== seed.transactions | a job that came and went in one transaction was never there
+.given jobs
+> w = WATCH j: Job [mode: consume] RETURN j.name
+.told w
+initial (nothing)
+> BEGIN
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+   SET #b.name = "c"
+   KILL #a
+> COMMIT
+.told w
+consumed "c"
+
+=== seed.timing | handed out at the tick
+.settings tick = "manual"
+.given jobs
+> SPAWN early: Job { name = "early" }
+> TICK
+> w = WATCH j: Job [mode: consume, deliver_on: tick] RETURN j.name
+.told w
+initial (nothing)
+consumed "early"
+> SPAWN a: Job { name = "a" }
+.told w
+(nothing)
+> TICK
+.told w
+consumed "a"

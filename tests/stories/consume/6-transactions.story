@@ -1,0 +1,240 @@
+-- ACK and the worker's own writes: both or neither.
+
+.ontology jobs
+    node Job { name: String, status: String = "pending" }
+    node Done { name: String [unique] }
+
+=== B5 | the result and the ACK commit together
+.given jobs
+> SPAWN a: Job { name = "a" }
+> all = WATCH j: Job RETURN j.name
+> done = WATCH d: Done RETURN d.name
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.told all
+initial
+  "a"
+.told done
+initial (nothing)
+> BEGIN
+> SPAWN r: Done { name = "a" }
+> ACK #d1
+deleted 1
+> MATCH j: Job RETURN COUNT(*)
+0
+eve> MATCH j: Job RETURN COUNT(*)
+1
+.told all
+(nothing)
+> COMMIT
+.told all
+removed "a"
+.told done
+added "a"
+> ACK #d1
+! E8004
+
+=== B5 | a rollback restores the delivery: it can be acknowledged after all
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> BEGIN
+> SPAWN r: Done { name = "a" }
+> ACK #d1
+> ACK #d1
+! E8004
+> ROLLBACK
+> MATCH d: Done RETURN COUNT(*)
+0
+.told work
+(nothing)
+> ACK #d1
+deleted 1
+> MATCH j: Job RETURN COUNT(*)
+0
+
+=== B5 | back to a savepoint: only what was acknowledged since is pending again
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> BEGIN
+> ACK #d1
+> SAVEPOINT half
+> ACK #d2
+> ROLLBACK TO half
+> MATCH j: Job RETURN j.name
+"b"
+> COMMIT
+> MATCH j: Job RETURN j.name
+"b"
+> ACK #d1
+! E8004
+> NACK #d2
+.told work
+consumed "b" (delivery d3, attempt 2)
+
+=== B5, B13 | time runs out during the transaction: the COMMIT is refused, nobody has the job twice
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> BEGIN
+> SPAWN r: Done { name = "a" }
+> ACK #d1
+.advance 10s
+.errors work
+E8003 {d1}
+> COMMIT
+! E8004 {d1}
+> MATCH d: Done RETURN COUNT(*)
+0
+> MATCH j: Job RETURN COUNT(*)
+1
+.told work
+consumed "a" (attempt 2)
+
+=== B5 | a delete that is prevented leaves the delivery pending
+.define
+    node Job { name: String }
+    node Report { name: String }
+    edge about(report: Report, job: Job) [on_kill_target: prevent]
+>> SPAWN a: Job { name = "a" }
+   SPAWN r: Report { name = "r" }
+   LINK about(#r, #a)
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> ACK #d1
+! E3302 about
+.told work
+(nothing)
+.advance 9s
+> KILL #r
+> ACK #d1
+deleted 1
+
+=== B5, ack.timeout | the lease of a blocked ACK goes on
+.define
+    node Job { name: String }
+    node Tally { n: Int }
+    constraint one_left: t: Tally => EXISTS(j: Job)
+>> BEGIN
+   SPAWN a: Job { name = "a" }
+   SPAWN t: Tally { n = 1 }
+   COMMIT
+> work = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+.advance 5s
+> ACK #d1
+! E3001 one_left
+> MATCH j: Job RETURN COUNT(*)
+1
+.advance 5s
+.errors work
+E8003 {d1}
+.told work
+consumed "a" (attempt 2)
+
+=== B5 | an ACK that fails inside a transaction aborts it, and the delivery stays
+.define
+    node Job { name: String }
+    node Report { name: String }
+    edge about(report: Report, job: Job) [on_kill_target: prevent]
+>> SPAWN a: Job { name = "a" }
+   SPAWN r: Report { name = "r" }
+   LINK about(#r, #a)
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> BEGIN
+> ACK #d1
+! E3302 about
+> COMMIT
+! E5005
+> KILL #r
+> ACK #d1
+deleted 1
+
+=== B24 | NACK and EXTEND act at once, a rollback does not take them back
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> BEGIN
+> NACK #d1
+.told work
+consumed "a" (delivery d2, attempt 2)
+> ROLLBACK
+> ACK #d1
+! E8004
+> ACK #d2
+
+=== B5 | a conflict with somebody who changed the job meanwhile
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> BEGIN
+> ACK #d1
+eve> MATCH j: Job SET j.status = "changed"
+> COMMIT
+! E5002
+> MATCH j: Job RETURN j.status
+"changed"
+> ACK #d1
+deleted 1
+
+=== B5, surface.leave | a session that ends with an open ACK gives the job back
+.given jobs
+> SPAWN x: Job { name = "x" }
+a> one = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
+b> two = WATCH j: Job [mode: consume, group: "g"] RETURN j.name
+.told one
+initial (nothing)
+consumed "x" (delivery d1)
+.told two
+initial (nothing)
+a> BEGIN
+a> ACK #d1
+.close a
+.told two
+consumed "x" (attempt 1)
+> MATCH j: Job RETURN COUNT(*)
+1
+
+=== B5, ack.ack | a chain: one job done, the next one made, in one commit
+.define node Step { n: Int }
+> SPAWN s: Step { n = 1 }
+> work = WATCH s: Step [mode: consume] RETURN s.n
+.told work
+initial (nothing)
+consumed 1 (delivery d1)
+> BEGIN
+> SPAWN t: Step { n = 2 }
+> ACK #d1
+> COMMIT
+.told work
+consumed 2 (delivery d2)
+> ACK #d2
+> MATCH s: Step RETURN COUNT(*)
+0

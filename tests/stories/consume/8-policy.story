@@ -1,0 +1,157 @@
+-- Who may consume what.
+
+.ontology desk
+    node User { name: String, role: String = "worker" }
+    node Job { name: String, team: String = "all", secret: String? }
+    node Note { text: String }
+    edge about(note: Note, job: Job)
+    policy watching: ON META SPAWN(_Watch) ALLOW IF true
+    policy jobs: ON MATCH(j: Job) ALLOW IF j.team = "all"
+    policy notes: ON MATCH(n: Note) ALLOW IF true
+    policy about: ON MATCH(about) ALLOW IF true
+
+=== seed.policy, E8001 | consuming needs the right to see and the right to delete
+.given desk
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> w = WATCH j: Job RETURN j.name
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+! E8001 Watch pattern denied
+!not KILL
+.define policy kills: ON KILL(j: Job) ALLOW IF j.team = "all"
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+.told c
+initial (nothing)
+> SPAWN x: Job { name = "x" }
+.told c
+consumed "x" (delivery d1)
+ann> ACK #d1
+deleted 1
+
+=== seed.policy, E8001 | the right to delete without the right to see is not enough
+.define
+    node User { name: String }
+    node Job { name: String }
+    policy watching: ON META SPAWN(_Watch) ALLOW IF true
+    policy kills: ON KILL(j: Job) ALLOW IF true
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+! E8001 Watch pattern denied
+
+=== seed.policy, E8001 | only the first element is deleted: only for it the right is needed
+.given desk
+.define policy kills: ON KILL(n: Note) ALLOW IF true
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> c = WATCH n: Note, about(n, j), j: Job [mode: consume] RETURN n.text
+ann> d = WATCH j: Job, about(n, j), n: Note [mode: consume] RETURN n.text
+! E8001
+.told c
+initial (nothing)
+
+=== seed.policy, E8001, B4 | for an edge it is the right to unlink
+.given desk
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN n: Note { text = "n" }
+   SPAWN x: Job { name = "x" }
+   LINK about(#n, #x)
+.session ann as #ann
+ann> c = WATCH about(n, j) AS a [mode: consume] RETURN n.text
+! E8001
+.define policy unlinks: ON UNLINK(about) ALLOW IF true
+ann> c = WATCH about(n, j) AS a [mode: consume] RETURN n.text
+.told c
+initial (nothing)
+consumed "n" (delivery d1)
+ann> ACK #d1
+unlinked 1
+
+=== seed.policy, E8001 | who may not watch may not consume
+.define
+    node User { name: String }
+    node Job { name: String }
+    policy all: ON * ALLOW IF operation() != "META SPAWN"
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+! E8001
+
+=== seed.policy | what an actor may not see is not handed out to it, and what it may not see any more is withdrawn
+.given desk
+.define policy kills: ON KILL(j: Job) ALLOW IF true
+> SPAWN ann: User { name = "Ann" }
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+>> SPAWN x: Job { name = "hidden", team = "board" }
+   SPAWN y: Job { name = "open" }
+.told c
+initial (nothing)
+consumed "open" (delivery d1)
+> SET #x.team = "all"
+.told c
+consumed "hidden" (delivery d2)
+> SET #y.team = "board"
+.errors c
+WITHDRAWN {d1}
+ann> NACK #d1
+.told c
+(nothing)
+> boss = WATCH j: Job [mode: consume] RETURN j.name
+.told boss
+initial (nothing)
+consumed "open" (attempt 1)
+
+=== seed.policy, B5 | an ACK that a policy denies leaves the delivery pending
+.given desk
+.define policy kills: ON KILL(j: Job) ALLOW IF j.name != "precious"
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN x: Job { name = "precious" }
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+.told c
+initial (nothing)
+consumed "precious" (delivery d1)
+ann> ACK #d1
+! E7001
+.told c
+(nothing)
+> ACK #d1
+deleted 1
+
+=== seed.policy | hidden attributes are null in what is handed out
+.given desk
+.define
+    policy kills: ON KILL(j: Job) ALLOW IF true
+    policy secrets: ON MATCH(j: Job).secret DENY IF true
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN x: Job { name = "x", secret = "s" }
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j
+.told c
+initial (nothing)
+consumed Job #x {name: "x", team: "all"}
+
+=== seed.policy, surface.redrive | dead letters belong to the actor of their watch
+.given desk
+.define policy kills: ON KILL(j: Job) ALLOW IF true
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN bob: User { name = "Bob" }
+   SPAWN x: Job { name = "x" }
+.session ann as #ann
+.session bob as #bob
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+.told c
+initial (nothing)
+consumed "x" (delivery d1)
+ann> NACK #d1 [no_retry]
+ann> MATCH l: _DeadLetter RETURN l.id
+.called letter
+bob> MATCH l: _DeadLetter RETURN COUNT(*)
+0
+bob> REDRIVE #letter
+! E3601 not found
+ann> REDRIVE #letter
+created 1
+.told c
+consumed "x"

@@ -1,0 +1,101 @@
+-- Consumers as nodes, and what EXPLAIN says of them.
+
+.ontology jobs
+    node Job { name: String, status: String = "pending", priority: Int = 0, account: String = "" }
+
+=== B25, ack.layer0 | counters: what was handed out, redeliveries too; what waits
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+   SPAWN c: Job { name = "c" }
+> work = WATCH j: Job [mode: consume, group: "g", buffer: 2] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b"
+> MATCH w: _Watch RETURN w.mode, w.group, w.buffer_size, w.events_delivered, w.events_pending, w.last_event_at
+"consume" | "g" | 2 | 3 | 1 | @2024-01-01T00:00:00.000Z
+.advance 5s
+> NACK #d1
+> MATCH w: _Watch RETURN w.events_delivered, w.events_pending
+3 | 2
+.told work
+consumed "a" (attempt 2)
+> MATCH w: _Watch RETURN w.events_delivered, w.events_pending, w.last_event_at
+4 | 1 | @2024-01-01T00:00:05.000Z
+
+=== ack.layer0 | deliveries are events of their watch, with their ids
+.given jobs
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> MATCH _watch_event(w, v) AS e RETURN e.position, v.event_type, v.delivery_id ORDER BY e.position
+1 | "initial" | null
+2 | "consumed" | #d1
+
+=== surface.explain | EXPLAIN says what a consumer is promised
+.given jobs
+> EXPLAIN WATCH j: Job WHERE j.status = "pending" [mode: consume] RETURN j.name
+columns: aspect | value
+"host" | "engine, at commit"
+"mode" | "incremental: each match that comes, goes or changes is work or not"
+"concerned by" | "Job"
+"key columns" | "j.status = ?1"
+"range" | "none"
+"residual" | "none"
+"cost per change" | "the changed element alone, then the watches under its key"
+"ordering" | "arrival: the oldest first, also after a redelivery"
+"claim" | "j: one holder at a time, over all consume watches; ACK kills it"
+"group" | "none: the only consumer of its line"
+"in hand" | "at most 1000 for this watch"
+"lease" | "30s, then it counts as failed; EXTEND renews it"
+"attempts" | "at most 4 deliveries, then a dead letter"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; what it holds is free when its session ends"
+"visibility" | "committed, handed out on commit"
+
+=== surface.explain | EXPLAIN of a consumer with everything
+.given jobs
+> SPAWN dlq: Job { name = "dlq", status = "n/a" }
+> EXPLAIN WATCH j: Job WHERE j.status = "pending"
+    [mode: consume, group: "g", ordering: attribute(j.priority DESC), serialize_by: j.account, max_in_flight: 5, buffer: 2,
+     ack_timeout: 90s, max_redeliveries: 0, dead_letter: #dlq, delivery: reliable]
+  RETURN j.name
+"host" | "engine, at commit"
+"mode" | "incremental: each match that comes, goes or changes is work or not"
+"concerned by" | "Job"
+"key columns" | "j.status = ?1"
+"range" | "none"
+"residual" | "none"
+"cost per change" | "the changed element alone, then the watches under its key"
+"ordering" | "attribute: a strict priority over everything that waits, as the elements are now; ties as they came"
+"serialized by" | "j.account: one at a time of each value, in order"
+"claim" | "j: one holder at a time, over all consume watches; ACK kills it"
+"group" | "g: each element goes to one member, shared out evenly"
+"in hand" | "at most 2 for this watch, 5 for its group"
+"lease" | "90s, then it counts as failed; EXTEND renews it"
+"attempts" | "at most 1 delivery, then a dead letter, in the destination"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; the watch, too, and who attaches within the lease keeps what it holds"
+"visibility" | "committed, handed out on commit"
+
+=== surface.explain, E8009 | EXPLAIN refuses what WATCH refuses
+.given jobs
+> EXPLAIN WATCH j: Job [mode: consume] RETURN COUNT(*)
+! E8009
+> EXPLAIN WATCH j: Job [mode: consume, window: tumbling(5s)] RETURN j
+! E8009
+
+=== B11 | a job is claimed when it is handed out, not while it waits
+.given jobs
+> SPAWN a: Job { name = "a" }
+> slow = WATCH j: Job [mode: consume, ack_timeout: 10s] RETURN j.name
+.advance 1h
+> quick = WATCH j: Job [mode: consume] RETURN j.name
+.told quick
+initial (nothing)
+consumed "a" (delivery d1)
+.errors slow
+(nothing)
+> MATCH w: _Watch WHERE w.name = "slow" RETURN w.events_pending
+1

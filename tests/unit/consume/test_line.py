@@ -1,0 +1,121 @@
+"""Lines against lists that are sorted anew at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from vedette.consume.line import Line, SerialLine
+from vedette.consume.rank import Rank
+
+KEYS = st.sampled_from("abc")
+RANKS = st.tuples(st.integers(0, 3))
+PLACES = st.integers(0, 11)
+
+
+@dataclass(eq=False)
+class Stander:
+    """Someone who stands in line, or not."""
+
+    arrival: int
+    rank: Rank = ()
+    serial: Hashable = None
+    ticket: int = 0
+    waiting: bool = False
+
+    @property
+    def turn(self) -> tuple[Rank, int]:
+        return self.rank, self.arrival
+
+
+class LineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line: Any = self.fresh()
+        self.people = [Stander(number) for number in range(12)]
+        self.held: dict[Hashable, bool] = {}
+
+    def fresh(self) -> Any:
+        return Line()
+
+    def eligible(self) -> list[Stander]:
+        return [who for who in self.people if who.waiting]
+
+    @rule(number=PLACES, rank=RANKS, key=KEYS)
+    def put(self, number: int, rank: Rank, key: str) -> None:
+        """Whoever moves leaves the line first: in a line for each key it stands under its former one."""
+        who = self.people[number]
+        self.line.discard(who)
+        who.rank, who.serial = rank, key
+        self.line.put(who)
+        assert who.waiting
+
+    @rule(number=PLACES)
+    def put_again(self, number: int) -> None:
+        who = self.people[number]
+        if who.waiting:
+            self.line.put(who)
+
+    @rule(number=PLACES)
+    def discard(self, number: int) -> None:
+        self.line.discard(self.people[number])
+        assert not self.people[number].waiting
+
+    @rule()
+    def pop(self) -> None:
+        expected = min(self.eligible(), key=lambda who: who.turn, default=None)
+        assert self.line.pop() is expected
+        assert expected is None or not expected.waiting
+
+    @rule(times=st.integers(60, 90), number=PLACES, rank=RANKS)
+    def move_very_often(self, times: int, number: int, rank: Rank) -> None:
+        """So often that the void entries are thrown away."""
+        for _ in range(times):
+            self.put(number, rank, "a")
+
+    @invariant()
+    def agrees(self) -> None:
+        self.line.validate()
+        assert len(self.line) == sum(who.waiting for who in self.people)
+        assert self.line.first() is min(self.eligible(), key=lambda who: who.turn, default=None)
+
+
+class SerialLineMachine(LineMachine):
+    def fresh(self) -> Any:
+        return SerialLine(lambda key: self.held.get(key, False))
+
+    def eligible(self) -> list[Stander]:
+        firsts: dict[Hashable, Stander] = {}
+        for who in sorted(super().eligible(), key=lambda who: who.turn):
+            firsts.setdefault(who.serial, who)
+        return [who for key, who in firsts.items() if not self.held.get(key, False)]
+
+    @rule(key=KEYS)
+    def hold(self, key: str) -> None:
+        self.held[key] = True
+
+    @precondition(lambda self: any(self.held.values()))
+    @rule(key=KEYS)
+    def let_go(self, key: str) -> None:
+        if self.held.get(key, False):
+            self.held[key] = False
+            self.line.offer(key)
+
+    @rule()
+    def pop(self) -> None:
+        """Who goes has its key held, as the desk does at once."""
+        expected = min(self.eligible(), key=lambda who: who.turn, default=None)
+        assert self.line.pop() is expected
+        if expected is not None:
+            self.held[expected.serial] = True
+
+
+TestLine = LineMachine.TestCase
+TestLine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSerialLine = SerialLineMachine.TestCase
+TestSerialLine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,78 @@
+"""Ranks compare natively, and as ORDER BY would: by key after key, each with its direction and its place for nulls."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from functools import cmp_to_key
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.consume.rank import rank_of
+
+NUMBERS = st.one_of(
+    st.integers(-5, 5), st.integers(), st.booleans(), st.floats(allow_nan=False), st.sampled_from([0.0, -0.0, 1.0])
+)
+MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+)
+SPANS = st.integers(-(10**12), 10**12).map(lambda ms: timedelta(milliseconds=ms))
+TEXTS = st.text(max_size=3)
+KINDS = [NUMBERS, TEXTS, MOMENTS, SPANS]
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[tuple[Any, ...]], list[bool]]:
+    """Rows of comparable columns with nulls, and a direction for each column."""
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=3))
+    columns = [st.none() | kind for kind in kinds]
+    rows = draw(st.lists(st.tuples(*columns), max_size=12))
+    return rows, draw(st.lists(st.booleans(), min_size=len(kinds), max_size=len(kinds)))
+
+
+def compare(one: tuple[Any, ...], other: tuple[Any, ...], descending: list[bool]) -> int:
+    """ORDER BY, said slowly."""
+    for mine, theirs, down in zip(one, other, descending, strict=True):
+        if mine is None and theirs is None:
+            continue
+        if mine is None or theirs is None:
+            return (1 if mine is None else -1) * (-1 if down else 1)
+        if mine != theirs:
+            return (-1 if mine < theirs else 1) * (-1 if down else 1)
+    return 0
+
+
+@given(tables())
+def test_as_order_by_sorts(table: tuple[list[tuple[Any, ...]], list[bool]]) -> None:
+    rows, descending = table
+    expected = sorted(rows, key=cmp_to_key(lambda one, other: compare(one, other, descending)))
+    assert sorted(rows, key=lambda row: rank_of(row, descending)) == expected
+
+
+@given(tables())
+def test_equal_values_have_equal_ranks(table: tuple[list[tuple[Any, ...]], list[bool]]) -> None:
+    rows, descending = table
+    for one in rows:
+        for other in rows:
+            equal = compare(one, other, descending) == 0
+            assert (rank_of(one, descending) == rank_of(other, descending)) is equal
+
+
+@given(st.lists(st.none() | st.one_of(*KINDS) | st.lists(st.integers(), max_size=2), max_size=8), st.booleans())
+def test_values_without_a_common_order_have_one_all_the_same(values: list[Any], down: bool) -> None:
+    ranks = sorted(rank_of([value], [down]) for value in values)
+    assert all(not later < earlier for earlier, later in zip(ranks, ranks[1:], strict=False))
+    upwards = sorted(rank_of([value], [False]) for value in values if value is not None)
+    downwards = sorted((rank_of([value], [True]) for value in values if value is not None), reverse=True)
+    assert [rank[1] for rank in upwards] == [-rank[1] for rank in downwards]
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_not_a_number_stands_above_all_numbers(down: bool) -> None:
+    values = [math.nan, math.inf, 10**400, -1.5, None]
+    ranked = sorted(values, key=lambda value: rank_of([value], [down]))
+    expected = [-1.5, 10**400, math.inf, math.nan, None]
+    assert list(map(repr, ranked)) == list(map(repr, reversed(expected) if down else expected))

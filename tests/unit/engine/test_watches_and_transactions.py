@@ -1,0 +1,63 @@
+"""Watches act outside of a transaction; a WATCH that fails inside one is a statement that failed, however it came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import vedette
+from vedette.engine.session import Session
+from vedette.errors import TransactionError, VedetteError
+
+WAYS: dict[str, Callable[[Session, str], object]] = {
+    "execute": lambda session, text: session.execute(text),
+    "run": lambda session, text: session.run(text),
+    "watch": lambda session, text: session.watch(text),
+}
+MISTAKES = {
+    "parse": "WATCH t: Task [ RETURN t",
+    "analysis": "WATCH t: Nothing RETURN t",
+    "option": "WATCH t: Task [buffer: 0] RETURN t",
+    "parameter": "WATCH t: Task WHERE t.n = $missing RETURN t",
+    "reference": "WATCH t: Task, after(t, #nobody) RETURN t",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_watch_that_fails_aborts_the_transaction(way: str, mistake: str) -> None:
+    with vedette.open(":memory:") as db:
+        db.define("node Task { n: Int? } edge after(a: Task, b: Task)")
+        session = db.session()
+        session.run("BEGIN; SPAWN t: Task { n = 1 }")
+        with pytest.raises(VedetteError):
+            WAYS[way](session, MISTAKES[mistake])
+        with pytest.raises(TransactionError, match="E5005"):
+            WAYS[way](session, "WATCH t: Task RETURN t")
+        with pytest.raises(TransactionError, match="E5005"):
+            session.execute("COMMIT")
+        assert session.execute("MATCH t: Task RETURN COUNT(*)").rows == [(0,)]
+        assert session.execute("MATCH w: _Watch RETURN COUNT(*)").rows == [(0,)]
+
+
+def test_another_statement_given_to_watch_fails_like_any_statement() -> None:
+    with vedette.open(":memory:") as db:
+        db.define("node Task { n: Int? }")
+        session = db.session()
+        session.run("BEGIN; SPAWN t: Task { n = 1 }")
+        with pytest.raises(VedetteError, match="E1101"):
+            session.watch("MATCH t: Task RETURN t")
+        with pytest.raises(TransactionError, match="E5005"):
+            session.execute("COMMIT")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_watch_stays_when_the_transaction_is_rolled_back(way: str) -> None:
+    with vedette.open(":memory:") as db:
+        db.define("node Task { n: Int? }")
+        session = db.session()
+        session.run("BEGIN; SPAWN t: Task { n = 1 }")
+        WAYS[way](session, "w = WATCH t: Task RETURN t")
+        session.execute("ROLLBACK")
+        assert session.execute("MATCH w: _Watch RETURN w.status, w.events_pending").rows == [("active", 1)]

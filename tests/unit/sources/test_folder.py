@@ -1,0 +1,312 @@
+"""A folder on a real file system: what changed since it was last seen, also while nobody looked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from vedette.clock import SystemClock
+from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.selection import FolderSelection
+
+
+class Place:
+    """A folder and what is known of it; `restart` opens it again as a new process would."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.root = base, base / "root"
+        self.root.mkdir()
+        self.selection = FolderSelection()
+        self.restart()
+
+    def restart(self) -> None:
+        self.seen = SeenFiles(self.base / "folders.db")
+        self.folder = Folder("w", self.root, self.selection, self.seen, SystemClock())
+
+    def write(self, path: str, text: str = "x") -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        os.utime(file, (1_700_000_000, 1_700_000_000))  # settled long ago
+
+    def told(self, look: Look) -> list[str]:
+        self.folder.confirm(look.changes)
+        return [
+            f"{change.kind} {change.old_path + ' ▸ ' if change.old_path else ''}{change.path}"
+            for change in look.changes
+        ]
+
+    def all_told(self) -> list[str]:
+        return self.told(self.folder.reconcile())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.seen.close()
+
+
+def test_what_happened_while_nobody_looked(place: Place) -> None:
+    for name in ("same", "edited", "moved", "deleted"):
+        place.write(f"d/{name}", name)
+    assert place.all_told() == ["created d/deleted", "created d/edited", "created d/moved", "created d/same"]
+    place.seen.close()
+    place.write("d/edited", "edited twice")
+    (place.root / "d/moved").rename(place.root / "here")
+    (place.root / "d/deleted").unlink()
+    place.write("new")
+    place.restart()
+    assert place.all_told() == [
+        "deleted d/deleted",
+        "moved d/moved ▸ here",
+        "changed d/edited",
+        "created new",
+    ]
+    assert place.all_told() == []
+
+
+def test_what_is_not_confirmed_is_told_again(place: Place) -> None:
+    place.write("a")
+    assert len(place.folder.reconcile().changes) == 1
+    place.seen.close()
+    place.restart()
+    assert place.all_told() == ["created a"]
+
+
+def test_a_file_that_was_told_of_and_is_gone_after_a_crash(place: Place) -> None:
+    for name in ("a", "b"):
+        place.write(name)
+    place.folder.announce(place.folder.reconcile().changes)
+    place.seen.close()
+    (place.root / "a").unlink()
+    place.restart()
+    assert place.all_told() == ["deleted a", "created b"]
+    assert place.all_told() == []
+
+
+def test_an_edit_that_keeps_size_and_mtime_is_seen(place: Place) -> None:
+    place.write("a", "one")
+    place.all_told()
+    place.write("a", "two")
+    assert place.all_told() == ["changed a"]
+
+
+def test_a_file_that_was_just_written_is_looked_at_again(place: Place) -> None:
+    (place.root / "a").write_text("1")
+    look = place.folder.reconcile()
+    assert place.told(look) == ["created a"]
+    assert look.unsettled == {"a"}
+    assert place.told(place.folder.look(["a"])) == ["changed a"], "its content decides whether it did"
+
+
+def test_a_tree_that_moves_is_moves_of_its_files(place: Place) -> None:
+    for name in ("a/1", "a/b/2"):
+        place.write(name)
+    place.all_told()
+    (place.root / "a").rename(place.root / "z")
+    assert place.told(place.folder.look(["a", "z"])) == ["moved a/1 ▸ z/1", "moved a/b/2 ▸ z/b/2"]
+
+
+def test_a_hint_at_a_folder_looks_below_it(place: Place) -> None:
+    for name in ("a/1", "a/b/2", "ab/3"):
+        place.write(name)
+    assert place.told(place.folder.look(["a", "a/b"])) == ["created a/1", "created a/b/2"]
+    assert place.told(place.folder.look(["ab/3"])) == ["created ab/3"]
+    shutil.rmtree(place.root / "a")
+    assert place.told(place.folder.look(["a"])) == ["deleted a/1", "deleted a/b/2"]
+    assert place.told(place.folder.look(["nothing/here"])) == []
+
+
+def test_a_file_in_place_of_a_folder(place: Place) -> None:
+    place.write("a/1")
+    place.all_told()
+    shutil.rmtree(place.root / "a")
+    place.write("a")
+    assert place.told(place.folder.look(["a"])) == ["deleted a/1", "created a"]
+    (place.root / "a").unlink()
+    place.write("a/1")
+    assert place.told(place.folder.look(["a"])) == ["deleted a", "created a/1"]
+
+
+def test_a_folder_that_is_gone_is_down_and_nothing_is_deleted(place: Place) -> None:
+    place.write("a")
+    place.all_told()
+    place.root.rename(place.base / "elsewhere")
+    for look in (place.folder.reconcile(), place.folder.look(["a"])):
+        assert look.changes == ()
+        assert look.down == f"{place.root} is not there"
+    (place.base / "elsewhere").rename(place.root)
+    assert place.folder.reconcile() == Look()
+
+
+def test_a_file_in_place_of_the_root(place: Place) -> None:
+    place.write("a")
+    place.all_told()
+    place.root.rename(place.base / "elsewhere")
+    place.root.write_text("")
+    assert place.folder.reconcile().down == f"{place.root} is no folder"
+
+
+def on_another_disk(place: Place, below: str) -> None:
+    """As if what is known below had been seen on a disk that is not mounted now."""
+    place.seen.close()
+    with sqlite3.connect(place.base / "folders.db") as db:
+        db.execute("UPDATE seen_files SET device = '999999' WHERE path LIKE ? || '%'", (below,))
+    db.close()
+    place.restart()
+
+
+def test_an_unmounted_disk_deletes_nothing(place: Place) -> None:
+    for name in ("a", "b/c"):
+        place.write(name)
+    place.all_told()
+    on_another_disk(place, "")
+    shutil.rmtree(place.root)
+    place.root.mkdir()  # the empty mount point
+    for look in (place.folder.reconcile(), place.folder.look(["a", "b"])):
+        assert look.changes == ()
+        assert look.down == "2 files are missing with the disk they were on"
+
+
+def test_a_disk_below_the_root_that_is_unmounted(place: Place) -> None:
+    for name in ("a", "disk/1", "disk/2"):
+        place.write(name)
+    place.all_told()
+    on_another_disk(place, "disk/")
+    shutil.rmtree(place.root / "disk")
+    (place.root / "a").unlink()
+    look = place.folder.reconcile()
+    assert place.told(look) == ["deleted a"], "the root's own disk is there"
+    assert look.down is not None
+    place.write("disk/2")
+    assert "deleted disk/1" in place.all_told(), "one of its files is back, so the disk is"
+
+
+def test_a_disk_with_a_new_number_is_no_change(place: Place) -> None:
+    for name in ("a", "b"):
+        place.write(name)
+    place.all_told()
+    on_another_disk(place, "")
+    assert place.folder.reconcile() == Look()
+    (place.root / "a").unlink()
+    assert place.all_told() == ["deleted a"]
+
+
+def test_links(place: Place) -> None:
+    outside = place.base / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "o").write_text("o")
+    os.utime(outside / "deep" / "o", (1_700_000_000, 1_700_000_000))
+    (outside / "loop").symlink_to(outside)
+    (outside / "back").symlink_to(place.root)
+    place.write("a/f")
+    (place.root / "a" / "self").symlink_to(place.root / "a")
+    (place.root / "up").symlink_to(place.base)
+    (place.root / "again").symlink_to(place.root / "a" / "f")
+    (place.root / "broken").symlink_to(place.base / "nowhere")
+    (place.root / "turning").symlink_to("turning")
+    (place.root / "out").symlink_to(outside)
+    (place.root / "file").symlink_to(outside / "deep" / "o")
+    expected = ["created a/f", "created file", "created out/deep/o"]
+    assert place.told(place.folder.reconcile()) == expected
+    assert (
+        place.told(place.folder.look(["a", "out", "file", "up", "again", "out/loop/deep", "turning"])) == []
+    )
+
+
+def test_the_kernel_s_names_are_made_ours(place: Place) -> None:
+    place.write("real/f")
+    (place.root / "link").symlink_to(place.root / "real")
+    root = str(place.root)
+    assert place.folder.relatives([f"{root}/link/f", f"{root}/real/f", root, "/etc/passwd"]) == {"real/f", ""}
+
+
+def test_only_regular_files_are_taken(place: Place) -> None:
+    os.mkfifo(place.root / "pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        here = Path.cwd()
+        os.chdir(place.root)
+        made.bind("socket")
+        os.chdir(here)
+        place.write("file")
+        assert place.all_told() == ["created file"]
+
+
+def test_a_name_that_is_no_text_is_told_and_left_out(place: Place) -> None:
+    (Path(os.fsdecode(os.fsencode(place.root) + b"/bad\xff"))).write_text("x")
+    place.write("good")
+    look = place.folder.reconcile()
+    assert place.told(look) == ["created good"]
+    assert dict(look.unreadable) == {"bad\ufffd": "its name is not UTF-8"}
+
+
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """Root may read everything; nobody may not."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_neither_changed_nor_deleted() -> None:
+    with tempfile.TemporaryDirectory() as base:
+        Path(base).chmod(0o755)
+        place = Place(Path(base))
+        for name in ("open/1", "closed/2", "closed/deeper/3"):
+            place.write(name)
+        place.all_told()
+        (place.root / "closed").chmod(0)
+        (place.root / "open/1").unlink()
+        try:
+            with without_rights():
+                look = place.folder.reconcile()
+                hinted = place.folder.look(["closed"])
+            place.root.chmod(0)
+            with without_rights():
+                shut = place.folder.reconcile()
+        finally:
+            place.root.chmod(0o755)
+            (place.root / "closed").chmod(0o755)
+        assert dict(look.unreadable) == {"closed": "Permission denied"} == dict(hinted.unreadable)
+        assert hinted.changes == ()
+        assert place.told(look) == ["deleted open/1"]
+        assert shut.changes == ()
+        assert shut.down is not None
+        assert "Permission denied" in shut.down
+        assert place.all_told() == []
+        place.seen.close()
+
+
+def test_hard_links_are_no_moves(place: Place) -> None:
+    place.write("a")
+    place.all_told()
+    os.link(place.root / "a", place.root / "b")
+    os.link(place.root / "a", place.root / "c")
+    (place.root / "a").unlink()
+    assert place.all_told() == ["deleted a", "created b", "created c"]
+
+
+def test_depth_and_patterns_are_kept_on_both_ways(place: Place) -> None:
+    place.selection = FolderSelection(patterns=("*.md",), ignore_patterns=("skip",), depth=1)
+    place.seen.close()
+    place.restart()
+    for name in ("a.md", "x/b.md", "x/y/c.md", "skip/d.md", "e.txt"):
+        place.write(name)
+    hints = ["x/y/c.md", "x/y", "skip/d.md", "e.txt", "skip"]
+    assert place.told(place.folder.look(hints)) == []
+    assert place.all_told() == ["created a.md", "created x/b.md"]
