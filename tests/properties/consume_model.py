@@ -26,7 +26,7 @@ Found = dict[str, list[Want]]
 Evaluate = Callable[["Model"], Found]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Pattern:
     """A statement's text up to its options, and what it means."""
 
@@ -38,8 +38,11 @@ class Pattern:
     found: Evaluate
     serialized: bool = False
 
+    def __repr__(self) -> str:
+        return f"<{self.text} [{self.options}]>"
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class Pool:
     """Elements that match one statement of one group."""
 
@@ -54,7 +57,7 @@ class Pool:
     wants: Found = field(default_factory=dict)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Consumer:
     """A consume watch."""
 
@@ -74,12 +77,15 @@ class Consumer:
     again: list[str] = field(default_factory=list)
     """Deliveries to hand out once more, since it was attached again."""
 
+    def __repr__(self) -> str:
+        return f"<consumer {self.number}>"
+
     @property
     def active(self) -> bool:
         return not self.paused and self.session is not None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Claim:
     """A delivery that has not ended."""
 
@@ -92,6 +98,9 @@ class Claim:
     """Of several leases that end together the one agreed on first ends first."""
     withdrawn: bool = False
     enlisted: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{self.id}: {self.element} of {self.consumer}>"
 
 
 class Facts(NamedTuple):

@@ -30,6 +30,7 @@ from vedette.testing import ManualClock
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3
+RARELY = st.sampled_from([False, False, True])
 """The first is the system's own, the others belong to actors."""
 ONTOLOGY = """
 node Job { n: Int, state: String = "new", rank: Int?, account: String? }
@@ -111,6 +112,8 @@ PATTERNS = (
         lambda model: _in_channels(model, by_link=True),
     ),
 )
+RANKS = st.none() | st.integers(0, 2)
+ACCOUNTS = st.sampled_from([None, "a", "b"])
 CONSUMERS = st.fixed_dictionaries(
     {
         "pattern": st.sampled_from(PATTERNS),
@@ -144,8 +147,33 @@ class Transaction:
 class ConsumeMachine(RuleBasedStateMachine):
     # --- the place ------------------------------------------------------------------------------------------------
 
-    @initialize(durable=st.booleans())
-    def begin(self, durable: bool) -> None:
+    @initialize(
+        durable=st.booleans(),
+        jobs=st.lists(st.tuples(RANKS, ACCOUNTS), min_size=2, max_size=6),
+        channels=st.lists(st.integers(0, 2), max_size=2),
+        consumers=st.lists(CONSUMERS, min_size=1, max_size=3),
+        data=st.data(),
+    )
+    def begin(
+        self,
+        durable: bool,
+        jobs: list[tuple[int | None, str | None]],
+        channels: list[int],
+        consumers: list[dict[str, Any]],
+        data: st.DataObject,
+    ) -> None:
+        self._open_first(durable)
+        for level in channels:
+            self._make_channel(level)
+        for rank, account in jobs:
+            if channels and data.draw(st.booleans()):
+                self.spawn_in_channel(data)
+            else:
+                self.spawn(rank, account)
+        for wanted in consumers:
+            self.watch(wanted)
+
+    def _open_first(self, durable: bool) -> None:
         self.model = Model()
         self.root = Path(tempfile.mkdtemp(prefix="consume-")) if durable else None
         self.copies = 0
@@ -203,7 +231,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     # --- the graph ------------------------------------------------------------------------------------------------
 
-    @rule(rank=st.none() | st.integers(0, 2), account=st.sampled_from([None, "a", "b"]))
+    @rule(rank=RANKS, account=ACCOUNTS)
     def spawn(self, rank: int | None, account: str | None) -> None:
         self.job_numbers += 1
         facts: dict[str, Any] = {"n": self.job_numbers, "rank": rank, "account": account}
@@ -211,12 +239,14 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.jobs[self._made(text, **facts)] = {**facts, "state": "new"}
         self.model.committed()
 
-    @rule(data=st.data(), level=st.integers(0, 2))
-    def spawn_in_channel(self, data: st.DataObject, level: int) -> None:
-        """A channel, now and then a second one, and a job that lies in some of them, in one commit."""
-        if len(self.model.channels) < 2:
-            id = self._made("SPAWN c: Channel { level = $level } RETURNING id", level=level)
-            self.model.channels[id] = {"open": True, "level": level}
+    def _make_channel(self, level: int) -> None:
+        id = self._made("SPAWN c: Channel { level = $level } RETURNING id", level=level)
+        self.model.channels[id] = {"open": True, "level": level}
+
+    @precondition(lambda self: self.model.channels)
+    @rule(data=st.data())
+    def spawn_in_channel(self, data: st.DataObject) -> None:
+        """A job that lies in some channels, in one more than once, in one commit."""
         chosen = data.draw(st.lists(st.sampled_from(sorted(self.model.channels)), min_size=1, max_size=3))
         self.job_numbers += 1
         self.writer.execute("BEGIN")
@@ -269,9 +299,12 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.jobs[id][name] = value
         self.model.committed()
 
-    @precondition(lambda self: self.model.jobs or self.model.links)
-    @rule(data=st.data())
-    def kill(self, data: st.DataObject) -> None:
+    @precondition(lambda self: self.model.jobs)
+    @rule(data=st.data(), what=st.sampled_from(["element", "element", "grave"]))
+    def kill(self, data: st.DataObject, what: str) -> None:
+        if what == "grave":
+            self._kill_grave()
+            return
         id = data.draw(st.sampled_from(sorted(self.model.jobs.keys() | self.model.links.keys())))
         if id in self.model.jobs:
             self.writer.execute("KILL #$id", id=id)
@@ -280,8 +313,8 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.delete(id)
         self.model.committed()
 
-    @rule()
-    def kill_grave(self) -> None:
+    def _kill_grave(self) -> None:
+        """Where dead letters were to go; those who come later have another."""
         self.writer.execute("KILL #$id", id=self.grave)
         self.model.graves.discard(self.grave)
         self.model.committed()
@@ -340,10 +373,26 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     _attended = precondition(lambda self: any(c.session is not None for c in self.model.consumers.values()))
 
+    def _idle(self, data: st.DataObject) -> Consumer:
+        """Mostly one that can be handed something."""
+        attended = [each for each in self.model.consumers.values() if each.session is not None]
+        ready = [each for each in attended if self.model.share(each, None) and self.model.next_of(each)]
+        return data.draw(st.sampled_from(ready or attended))
+
     @_attended
-    @rule(data=st.data(), limit=st.sampled_from([None, None, 1, 2, 3]))
-    def poll(self, data: st.DataObject, limit: int | None) -> None:
-        self._poll(self._consumer(data), limit)
+    @rule(data=st.data())
+    def poll(self, data: st.DataObject) -> None:
+        self._poll(self._consumer(data), None)
+
+    @_attended
+    @rule(data=st.data())
+    def poll_everything(self, data: st.DataObject) -> None:
+        self._poll(self._idle(data), None)
+
+    @_attended
+    @rule(data=st.data(), limit=st.integers(1, 3))
+    def poll_some(self, data: st.DataObject, limit: int) -> None:
+        self._poll(self._idle(data), limit)
 
     def _poll(self, consumer: Consumer, limit: int | None) -> int:
         events = self.handles[consumer.number].poll(limit)
@@ -377,30 +426,20 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.model.claim(consumer, element, event.delivery_id)
 
     @_attended
-    @rule(data=st.data(), operation=st.sampled_from(["pause", "resume", "cancel"]))
+    @rule(data=st.data(), operation=st.sampled_from(["pause", "resume", "resume", "buffer", "filter"]))
     def manage(self, data: st.DataObject, operation: str) -> None:
         consumer = self._consumer(data)
-        getattr(self.handles[consumer.number], operation)()
-        if operation == "cancel":
-            self._left(consumer, lost=False)
-        else:
+        if operation in ("pause", "resume"):
+            getattr(self.handles[consumer.number], operation)()
             consumer.paused = operation == "pause"
+        elif operation == "buffer" and self._usable(consumer):
+            consumer.bound = data.draw(st.integers(1, 4))
+            self.handles[consumer.number].alter(f"[buffer: {consumer.bound}]")
+        elif self._usable(consumer):
+            self._refilter(consumer, data.draw(st.integers(0, 1)))
 
-    @_attended
-    @rule(data=st.data(), buffer=st.integers(1, 4))
-    def alter_buffer(self, data: st.DataObject, buffer: int) -> None:
-        consumer = self._consumer(data)
-        if self._usable(consumer):
-            self.handles[consumer.number].alter(f"[buffer: {buffer}]")
-            consumer.bound = buffer
-
-    @_attended
-    @rule(data=st.data(), remainder=st.integers(0, 1))
-    def alter_filter(self, data: st.DataObject, remainder: int) -> None:
+    def _refilter(self, consumer: Consumer, remainder: int) -> None:
         """Another filter, another pool; what it holds stays its own."""
-        consumer = self._consumer(data)
-        if not self._usable(consumer):
-            return
         self.handles[consumer.number].alter(f"[filter: j.n % 2 = {remainder}]")
         former = consumer.pool
         fresh = Pool(former.group, former.name, former.pattern, remainder)
@@ -426,8 +465,20 @@ class ConsumeMachine(RuleBasedStateMachine):
     def _end(self, *claims: Claim) -> None:
         self.ended += [claim.id for claim in claims]
 
-    @rule(session=st.integers(0, SESSIONS - 1), lost=st.booleans())
-    def disconnect(self, session: int, lost: bool) -> None:
+    @_attended
+    @rule(data=st.data(), how=st.sampled_from(["cancel", "closed", "lost", "lost"]), rarely=RARELY)
+    def leave(self, data: st.DataObject, how: str, rarely: bool) -> None:
+        consumer = self._consumer(data)
+        assert consumer.session is not None
+        if not rarely:
+            return
+        if how == "cancel":
+            self.handles[consumer.number].cancel()
+            self._left(consumer, lost=False)
+        else:
+            self._disconnect(consumer.session, lost=how == "lost")
+
+    def _disconnect(self, session: int, *, lost: bool) -> None:
         self.sessions[session].close(lost=lost)
         self._rolled_back(session)
         for consumer in [each for each in self.model.consumers.values() if each.session == session]:
@@ -460,7 +511,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         """A claim, and a session: mostly the one that holds it."""
         claim = data.draw(st.sampled_from(list(self.model.claims.values())))
         own = claim.consumer.session if claim.consumer.session is not None else 0
-        return claim, data.draw(st.sampled_from([own, own, own, *range(SESSIONS)]))
+        return claim, data.draw(st.sampled_from([own] * 6 + list(range(SESSIONS))))
 
     def _may_end(self, claim: Claim, session: int) -> bool:
         return self.actors[session] is None or claim.consumer.session == session
@@ -515,11 +566,21 @@ class ConsumeMachine(RuleBasedStateMachine):
         self._refused(session, statement, data.draw(st.sampled_from(self.ended)))
 
     @_holding
-    @rule(
-        data=st.data(),
-        how=st.sampled_from(["", " [delay: 7s]", " [delay: 45s]", " [no_retry]", ' [cause: "it rained"]']),
-    )
+    @rule(data=st.data(), how=st.sampled_from(["", "", ' [cause: "it rained"]', " [no_retry]"]))
     def nack(self, data: st.DataObject, how: str) -> None:
+        self._nack(data, how)
+
+    @_holding
+    @rule(data=st.data(), how=st.sampled_from([" [delay: 7s]", " [delay: 45s]"]))
+    def nack_for_later(self, data: st.DataObject, how: str) -> None:
+        self._nack(data, how)
+
+    @_holding
+    @rule(data=st.data())
+    def nack_again(self, data: st.DataObject) -> None:
+        self._nack(data, "")
+
+    def _nack(self, data: st.DataObject, how: str) -> None:
         claim, session = self._claim(data)
         if not self._may_end(claim, session) or claim.enlisted:
             self._refused(session, f"NACK $id{how}", claim.id)
@@ -556,8 +617,10 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    @rule(session=st.integers(0, SESSIONS - 1), serializable=st.booleans())
-    def begin_transaction(self, session: int, serializable: bool) -> None:
+    @_holding
+    @rule(data=st.data(), serializable=st.booleans())
+    def begin_transaction(self, data: st.DataObject, serializable: bool) -> None:
+        session = self._claim(data)[1]
         if self.transactions[session] is None:
             self.sessions[session].execute("BEGIN SERIALIZABLE" if serializable else "BEGIN")
             known = self.model.jobs.keys() | self.model.links.keys()
@@ -569,9 +632,14 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     _transacting = precondition(lambda self: any(self.transactions))
 
+    def _transacting_session(self, data: st.DataObject) -> int:
+        opened = [number for number, each in enumerate(self.transactions) if each is not None]
+        return data.draw(st.sampled_from(opened))
+
     @_transacting
-    @rule(session=st.integers(0, SESSIONS - 1), name=st.sampled_from("xy"), back=st.booleans())
-    def savepoint(self, session: int, name: str, back: bool) -> None:
+    @rule(data=st.data(), name=st.sampled_from("xy"), back=st.booleans())
+    def savepoint(self, data: st.DataObject, name: str, back: bool) -> None:
+        session = self._transacting_session(data)
         transaction = self._open_transaction(session)
         if transaction is None:
             return
@@ -597,18 +665,18 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.transactions[session] = None
 
     @_transacting
-    @rule(session=st.integers(0, SESSIONS - 1))
-    def rollback(self, session: int) -> None:
-        if self.transactions[session] is not None:
-            self.sessions[session].execute("ROLLBACK")
-            self._rolled_back(session)
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        session = self._transacting_session(data)
+        self.sessions[session].execute("ROLLBACK")
+        self._rolled_back(session)
 
     @_transacting
-    @rule(session=st.integers(0, SESSIONS - 1))
-    def commit(self, session: int) -> None:
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        session = self._transacting_session(data)
         transaction = self.transactions[session]
-        if transaction is None:
-            return
+        assert transaction is not None
         over = any(claim.id not in self.model.claims for claim in transaction.enlisted)
         try:
             self.sessions[session].execute("COMMIT")
@@ -640,7 +708,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         letters = self.db.default.watching.consuming.letters.letters.values()
         ids = [each.id for each in letters if each.element == letter.element]
         assert len(ids) == 1, "a dead letter exactly once"
-        text = "REDRIVE $id"
+        text = "REDRIVE #$id"
         if self.model.redrive(letter):
             self.writer.execute(text, id=ids[0])
         else:
@@ -654,7 +722,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         letters = [letter for letter in self.model.letters if letter.watch == consumer.number]
         sent = [self.model.redrive(letter) for letter in letters]
         self.model.unpark(consumer)
-        text, id = "REDRIVE WATCH $id", self.names[consumer.number]
+        text, id = "REDRIVE WATCH #$id", self.names[consumer.number]
         if letters and not any(sent):
             with self.fails("E3601"):
                 self.writer.execute(text, id=id)
@@ -663,7 +731,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     # --- time and restarts ----------------------------------------------------------------------------------------
 
-    @rule(seconds=st.sampled_from([1, 3, 10, 31, 200]))
+    @rule(seconds=st.sampled_from([1, 3, 8, 10, 31, 200]))
     def wait(self, seconds: int) -> None:
         before = set(self.model.claims)
         self.clock.advance(seconds)
@@ -671,9 +739,11 @@ class ConsumeMachine(RuleBasedStateMachine):
         self.ended += before - set(self.model.claims)
 
     @precondition(lambda self: self.root is not None)
-    @rule(crash=st.booleans())
-    def restart(self, crash: bool) -> None:
+    @rule(crash=st.booleans(), rarely=RARELY)
+    def restart(self, crash: bool, rarely: bool) -> None:
         """Close and open; or as if the process had been killed: open what is on the disk at this moment."""
+        if not rarely:
+            return
         former = self.place
         if crash:
             self.copies += 1
@@ -730,7 +800,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     def _drain(self) -> None:
         """Whatever was done: what is left is handed out to whoever comes, all of it but the parked."""
         for session in range(SESSIONS):
-            self.disconnect(session, lost=False)
+            self._disconnect(session, lost=False)
         for consumer in [each for each in self.model.consumers.values() if each.session is None]:
             self.names.setdefault(consumer.number, "")
             self.writer.execute("CANCEL WATCH #$id", id=self.names[consumer.number])
@@ -765,7 +835,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
 TestConsume = ConsumeMachine.TestCase
 TestConsume.settings = settings(
-    max_examples=2_000 if SOAK else 60,
+    max_examples=int(os.environ.get("EX", "60")),
     stateful_step_count=80 if SOAK else 50,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

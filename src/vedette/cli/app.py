@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from vedette.cli.commands.config import config_app
 from vedette.cli.commands.define import define
 from vedette.cli.commands.doctor import doctor
+from vedette.cli.commands.gateway import gateway
 from vedette.cli.commands.parse import parse
 from vedette.cli.commands.run import run
 from vedette.cli.commands.serve import serve
@@ -82,6 +83,6 @@ def vedette(
     pass
 
 
-for command in (serve, shell, run, watch, define, parse, doctor):
+for command in (serve, gateway, shell, run, watch, define, parse, doctor):
     app.command()(command)
 app.add_typer(config_app, name="config")

@@ -20,6 +20,9 @@ def event_lines(name: str, event: Event) -> Iterator[str]:
         words.append(f"{len(event.matches):,} {'match' if len(event.matches) == 1 else 'matches'}")
     if event.window_end is not None:
         words.append(f"({value_text(event.window_start)} … {value_text(event.window_end)})")
+    if event.delivery_id is not None:
+        attempt = event.attributes.get("attempt", 1)
+        words.append(f"(#{event.delivery_id}{f', attempt {attempt}' if attempt > 1 else ''})")
     if event.dropped:
         words.append(f"({event.dropped:,} dropped before it)")
     yield " ".join(words)

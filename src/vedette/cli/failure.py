@@ -18,8 +18,8 @@ __all__ = ["CommandFailed", "error_text", "traceback_wanted", "unexpected_text"]
 TRACEBACK_VARIABLE = "VEDETTE_TRACEBACK"
 
 ADVICE: Mapping[str, str] = {
-    "E6002": "One process at a time works on a data directory. End the other one, or name another directory; "
-    "sharing it over the network arrives with the gateway.",
+    "E6002": "One engine at a time works on a data directory. End the other one, name another directory, or let "
+    "`vedette serve` have it and connect to that.",
     "E6003": "Choose another directory with --data, or mend its permissions; `vedette doctor` looks closer.",
     "E0101": "`vedette config show` lists every setting and where it comes from.",
 }

@@ -27,13 +27,18 @@ class Following:
         *,
         most: int | None,
         initial: bool,
+        acknowledges: bool = False,
     ) -> None:
-        """`most`: how many events are shown, all when None; `initial`: whether what is there already is, too."""
+        """`most`: how many events are shown, all when None; `initial`: whether what is there already is, too.
+
+        `acknowledges`: what was delivered is acknowledged, and thereby deleted, when it was shown.
+        """
         self._handle = handle
         self._show = show
         self._display = display
         self._left = most
         self._initial = initial
+        self._acknowledges = acknowledges
         self.failed = False
         """The watch ended because something went wrong."""
 
@@ -62,7 +67,7 @@ class Following:
         self._show(event)
         if self._left is not None:
             self._left -= 1
-        if self._handle.lasts:
+        if self._acknowledges if event.delivery_id is not None else self._handle.lasts:
             self._handle.ack(event)
 
     def _tell_errors(self) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from vedette.cli.display import Display
 from vedette.cli.options import directory_of
+from vedette.cli.served_place import ServedHome
+from vedette.cli.server_file import read_server_file
 from vedette.engine.home import Vedette, open_vedette
 from vedette.engine.session import Session
 
@@ -14,9 +17,14 @@ __all__ = ["open_place", "open_session", "session_in"]
 
 
 @contextmanager
-def open_place(location: str, *, display: Display) -> Iterator[Vedette]:
-    """The home at `location`; says so when it makes a new data directory."""
+def open_place(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
+    """The home at `location`; says so when it makes a new data directory. `alone`: not through a running server."""
     directory = directory_of(location)
+    server = read_server_file(directory) if directory is not None and not alone else None
+    if server is not None and directory is not None:
+        with ServedHome(directory, server) as served:
+            yield cast("Vedette", served)  # the part of a home that commands use
+        return
     is_new = directory is not None and not (directory / "format").exists()
     with open_vedette(location) as home:
         if is_new:

@@ -31,11 +31,20 @@ def connect_sync(
     timeout: float = 30.0,
     tls: ssl.SSLContext | None = None,
     random: Random | None = None,
+    local_socket: str | None = None,
 ) -> BlockingSession:
     """A session at a server, connected when this returns. Close it, or use it as a context manager."""
 
     def make() -> RemoteSession:
-        return connect(url, database=database, token=token, timeout=timeout, tls=tls, random=random)
+        return connect(
+            url,
+            database=database,
+            token=token,
+            timeout=timeout,
+            tls=tls,
+            random=random,
+            local_socket=local_socket,
+        )
 
     return BlockingSession(make)
 
@@ -75,8 +84,8 @@ class BlockingSession:
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         return self._wait(self._session.run(script, params, **named))
 
-    def define(self, ontology: str) -> None:
-        self._wait(self._session.define(ontology))
+    def define(self, ontology: str) -> dict[str, Any]:
+        return self._wait(self._session.define(ontology))
 
     def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> BlockingWatch:
         """Watch; returns when the server has acknowledged it."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.asyncio.client import connect as open_socket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -49,9 +49,21 @@ def connect(
     timeout: float = 30.0,
     tls: ssl.SSLContext | None = None,
     random: Random | None = None,
+    local_socket: str | None = None,
 ) -> RemoteSession:
-    """A session at a server; use it as `async with`. `timeout`: seconds that a request waits for a connection."""
-    return RemoteSession(url, database=database, token=token, timeout=timeout, tls=tls, random=random)
+    """A session at a server; use it as `async with`. `timeout`: seconds that a request waits for a connection.
+
+    `local_socket`: the path of a Unix socket to go through, whatever the address says.
+    """
+    return RemoteSession(
+        url,
+        database=database,
+        token=token,
+        timeout=timeout,
+        tls=tls,
+        random=random,
+        local_socket=local_socket,
+    )
 
 
 class RemoteSession:
@@ -66,8 +78,10 @@ class RemoteSession:
         timeout: float,
         tls: ssl.SSLContext | None,
         random: Random | None,
+        local_socket: str | None,
     ) -> None:
         self._url = _address(url)
+        self._local_socket = local_socket
         self._database = database
         self._token = token
         self._timeout = timeout
@@ -100,9 +114,9 @@ class RemoteSession:
         answer = await self.request("execute", payload)
         return [result_from_wire(each) for each in answer["payload"]["results"]]
 
-    async def define(self, ontology: str) -> None:
-        """Add declarations to the database's ontology; for administrators."""
-        await self.request("define", {"ontology": ontology})
+    async def define(self, ontology: str) -> dict[str, Any]:
+        """Add declarations to the database's ontology; for administrators. Its `definitions` are all there are now."""
+        return dict((await self.request("define", {"ontology": ontology}))["payload"])
 
     def watch(
         self,
@@ -293,7 +307,7 @@ class RemoteSession:
 
     async def _once(self) -> int:
         """One connection from beginning to end; returns its close code."""
-        async with open_socket(self._url, ssl=self._tls, max_size=None, ping_interval=20) as socket:
+        async with self._socket_opened() as socket:
             await self._introduce(socket)
             self._backoff.succeeded()
             self._socket = socket
@@ -307,6 +321,11 @@ class RemoteSession:
                 pass
             self.reconnects += 1
             return socket.close_code or 1006
+
+    def _socket_opened(self) -> open_socket:
+        if self._local_socket is not None:
+            return unix_connect(self._local_socket, self._url, max_size=None, ping_interval=20)
+        return open_socket(self._url, ssl=self._tls, max_size=None, ping_interval=20)
 
     async def _introduce(self, socket: ClientConnection) -> None:
         token = self._token() if callable(self._token) else self._token

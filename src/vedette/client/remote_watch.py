@@ -22,6 +22,8 @@ LOW = 2_000
 """Events that wait here: at HIGH the server is asked to hold the rest back, at LOW to go on."""
 
 
+REMEMBERED = 10_000
+"""Positions of a reliable watch by which a repeat is known."""
 _ABOUT_SNAPSHOT: tuple[str, ...] = ("seq", "cursor", "resumeToken")
 
 
@@ -40,7 +42,12 @@ class RemoteWatch:
         self._news = asyncio.Event()
         self._paused = False
         self._unconfirmed: Event | None = None
-        self._positions = 0
+        self._told = False
+        """Whether anything was handed out: if not, beginning anew needs no word."""
+        self._seen: dict[int, bool] = {}
+        """Of a reliable watch: the positions that arrived lately, and whether they are confirmed."""
+        self._places: deque[tuple[int, int]] = deque()
+        """Position and seq of what arrived on this connection and is not confirmed there."""
         self._errors: list[Any] = []
         self.id = sub
         self.handle: str | None = None
@@ -96,10 +103,12 @@ class RemoteWatch:
         """Confirm a reliable watch's event and all before it; in consume mode end this delivery."""
         if event.delivery_id is not None:
             await self._session.request("ack", {"deliveryId": event.delivery_id})
-        else:
-            await self._session.tell("ack", {"subId": self.id, "seq": event.attributes["seq"]})
-            if self._unconfirmed is event:
-                self._unconfirmed = None
+            return
+        if self._unconfirmed is event:
+            self._unconfirmed = None
+        seq = int(event.attributes["seq"]) if self.delivery != "reliable" else self._settle(event.position)
+        if seq is not None:
+            await self._session.tell("ack", {"subId": self.id, "seq": seq})
 
     async def nack(self, event: Event, *, retry: bool = True, delay: float | None = None) -> None:
         payload = {"deliveryId": event.delivery_id, "retry": retry}
@@ -145,6 +154,17 @@ class RemoteWatch:
         if event is not None:
             await self.ack(event)
 
+    def _settle(self, position: int) -> int | None:
+        """This event and all that arrived before it are confirmed; the seq to say so with on this connection."""
+        if all(place != position for place, _ in self._places):
+            self._seen[position] = True  # it will come again, and be confirmed then
+            return None
+        while True:
+            place, seq = self._places.popleft()
+            self._seen[place] = True
+            if place == position:
+                return seq
+
     # --- for the session ----------------------------------------------------------------------------------------
 
     def request(self) -> tuple[str, dict[str, Any]]:
@@ -168,6 +188,7 @@ class RemoteWatch:
         self._paused = False
         if "seq" in payload:
             self._chain.begin(0, payload["seq"])
+            self._places.clear()
         if not self.standing.done():
             self.standing.set_result(None)
 
@@ -175,7 +196,7 @@ class RemoteWatch:
         """It cannot go on where it was: say so, and forget where that was."""
         self.token = None
         self._chain = Chain()
-        if self._positions:
+        if self._told:
             self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
 
     def arrived(self, message: dict[str, Any]) -> Link:
@@ -185,9 +206,10 @@ class RemoteWatch:
             return link
         event = event_from_wire(message)
         self.token = message.get("resumeToken", self.token)
-        if self.delivery == "reliable" and event.delivery_id is None and event.position <= self._positions:
+        kept = self.delivery == "reliable" and event.delivery_id is None
+        if kept and self._repeated(event.position, message):
             return Link.REPEAT
-        self._positions = max(self._positions, event.position)
+        self._told = True
         self._put(event)
         if (
             len(self._events) >= HIGH
@@ -199,11 +221,23 @@ class RemoteWatch:
             self._session.later("manage", {"subId": self.id, "operation": "pause"})
         return link
 
+    def _repeated(self, position: int, message: dict[str, Any]) -> bool:
+        """Whether a reliable event was here before the line broke; if it was confirmed then, say so again."""
+        self._places.append((position, int(message["seq"])))
+        known = self._seen.get(position)
+        if known:
+            self._session.later("ack", {"subId": self.id, "seq": self._settle(position)})
+        if known is None:
+            self._seen[position] = False
+            while len(self._seen) > REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+        return known is not None
+
     def snapshot(self, payload: dict[str, Any]) -> None:
         """What a filter matches now, as an `initial` event."""
         self._chain.begin(int(payload["partition"]), int(payload["seq"]))
         self.token = payload.get("resumeToken", self.token)
-        self._positions = max(self._positions, 1)
+        self._told = True
         attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
         self._put(
             Event(

@@ -168,6 +168,10 @@ class Database:
     def from_image(self, image: Mapping[str, Any]) -> Element:
         return self._codec.from_image(image["_type"], image["id"], json.dumps(image).encode())
 
+    def definitions(self) -> list[str]:
+        """The declarations as they were given, oldest first; read from the store."""
+        return list(self._store.facts().definitions)
+
     @property
     def keeps(self) -> bool:
         """Whether there is anything beyond memory."""

@@ -1,7 +1,7 @@
 """Jobs: deliveries as a Python loop. `for job in session.consume("WATCH …"): with job: …`.
 
 Several are fetched at a time, so some wait while one is worked on. A lease that runs out in the meantime would count an
-attempt that nobody made: leases of jobs in hand are renewed as the loop goes on, and each begins anew when its job does.
+attempt that nobody made: leases of jobs in hand are renewed as the loop goes on, and each begins anew with its job.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Job:
     Either way a transaction that the block began and did not end is rolled back.
     """
 
-    def __init__(self, handle: WatchHandle, event: Event) -> None:
-        self._handle, self._event = handle, event
+    def __init__(self, jobs: Jobs, event: Event) -> None:
+        self._jobs, self._handle, self._event = jobs, jobs.handle, event
         self._within = False
         """Whether a transaction was open when the block began."""
         self.ended = False
@@ -75,6 +75,7 @@ class Job:
     def extend(self, by: timedelta | float | None = None) -> None:
         """More time: `by` from now (a timedelta, or seconds), or another ack_timeout."""
         self._handle.extend(self._event, by)
+        self._jobs.renew()
 
     def __enter__(self) -> Self:
         self._within = self._handle.session.transaction is not None
@@ -148,7 +149,7 @@ class Jobs:
     def __iter__(self) -> Iterator[Job]:
         try:
             while (event := self._next()) is not None:
-                yield Job(self.handle, event)
+                yield Job(self, event)
         finally:
             self.close()
 
@@ -172,13 +173,14 @@ class Jobs:
 
     def _is_work(self, event: Event) -> bool:
         """Renew its lease, in good time also those of the rest; what is lost or withdrawn meanwhile is no work."""
-        now = self._clock.monotonic()
-        if now == self._renewed:
-            return True
-        if now - self._renewed > self.handle.lease_seconds / 4:
-            self._fetched = deque(self.handle.renew(self._fetched))
-            self._renewed = now
+        if self._clock.monotonic() - self._renewed > self.handle.lease_seconds / 4:
+            self.renew()
         return bool(self.handle.renew([event]))
+
+    def renew(self) -> None:
+        """New leases for what is fetched and not begun."""
+        self._fetched = deque(self.handle.renew(self._fetched))
+        self._renewed = self._clock.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -199,6 +201,6 @@ class Jobs:
         for event in left:
             try:
                 self.handle.release(event)
-            except VedetteError as error:  # its time ran out
-                if error.code != "E8004":
+            except VedetteError as error:
+                if error.code not in ("E8004", "E5007"):  # its time ran out, or its session is closed
                     raise

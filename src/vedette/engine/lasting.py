@@ -266,10 +266,17 @@ class LastingWatches:
             self._begin_anew(watch, cursor["confirmed"], missing)
         else:
             watch.position = cursor["start"]
-            self.catch_up(watch, cursor["sequence"] - 1)
-            if watch.buffer is not None:
-                watch.buffer.forget_until(cursor["confirmed"])
+            self._catch_up_beyond(watch, cursor["confirmed"])
         self._watching.management.schedule_expiry(watch)
+
+    def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
+        """Until there is something that its owner has not had, or nothing more."""
+        while watch.details.behind is not None and not watch.pending:
+            self.catch_up(watch, watch.details.behind)
+            if watch.buffer is not None:
+                watch.buffer.forget_until(confirmed)
+            if watch.status is WatchStatus.CANCELLED:
+                return
 
     def _can_be_repeated(self, watch: Watch, cursor: dict[str, int]) -> bool:
         """Whether the log says all that the watch was told: not drafts, nor what only the time or a policy did."""

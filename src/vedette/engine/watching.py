@@ -234,7 +234,7 @@ class Watching:
             if old is not None:
                 before.put(old)
             elif new is not None:
-                before.drop(new.id)
+                before.drop(new.id, node=new.targets is None)
         return before
 
     def scene(

@@ -7,6 +7,7 @@ context, `exp` must be there and acts on live connections.
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -24,7 +25,16 @@ from vedette.clock import Clock
 from vedette.errors import SettingsError
 from vedette.settings import Settings
 
-__all__ = ["AuthError", "Authority", "Grant", "KeySet", "OpenDoor", "TokenAuthority", "authority_of"]
+__all__ = [
+    "AuthError",
+    "Authority",
+    "Grant",
+    "KeySet",
+    "LocalDoor",
+    "OpenDoor",
+    "TokenAuthority",
+    "authority_of",
+]
 
 log = logging.getLogger(__name__)
 _ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
@@ -49,6 +59,8 @@ class Grant:
     system: bool
     expires_at: datetime | None = None
     claims: Mapping[str, Any] = field(default_factory=dict)
+    local: bool = False
+    """Through the socket of the data directory: may see what concerns the whole home."""
 
     def same_person(self, other: Grant) -> bool:
         return (self.tenant, self.actor, self.system) == (other.tenant, other.actor, other.system)
@@ -69,6 +81,20 @@ class OpenDoor:
         if not database:
             raise AuthError("invalid_auth", "database is required")
         return Grant(tenant=database, actor=None, system=True)
+
+
+class LocalDoor:
+    """The Unix socket of the data directory: whoever can read the directory's secret is the system context."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret.hex()
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        if not token.isascii() or not hmac.compare_digest(token, self._secret):
+            raise _refused()
+        return Grant(tenant=database, actor=None, system=True, local=True)
 
 
 class KeySet:

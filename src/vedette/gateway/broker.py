@@ -46,6 +46,7 @@ class Client:
         "claims",
         "conn",
         "desk",
+        "local",
         "port",
         "queue",
         "session",
@@ -56,7 +57,7 @@ class Client:
     def __init__(self, port: Port, record: link.Open, desk: Desk) -> None:
         self.port, self.conn, self.desk = port, record.conn, desk
         self.actor, self.system = record.actor, record.system
-        self.claims, self.checksum = record.claims, record.checksum
+        self.claims, self.checksum, self.local = record.claims, record.checksum, record.local
         self.session: Session | None = None
         """Its own session, made for its first statement."""
         self.subs: dict[str, Stream] = {}
@@ -257,8 +258,9 @@ class Broker:
 
     def _asked(self, client: Client, record: link.Asked) -> None:
         if record.kind == "define":
-            client.desk.database.define(record.text)
-            data = message("define_ack", {"status": "ok"}, record.id)
+            if record.text.strip():
+                client.desk.database.define(record.text)
+            data = message("define_ack", self._defined(client), record.id)
             self.say(client, link.Answer(conn=client.conn, data=data), record.id)
             return
         session = self.session_of(client)
@@ -274,6 +276,13 @@ class Broker:
             self._read_elsewhere(client, session, record)
             return
         self._answer(client, record.id, result)
+
+    def _defined(self, client: Client) -> dict[str, Any]:
+        """What the database's ontology is now; command lines of this machine also learn what else there is."""
+        payload: dict[str, Any] = {"status": "ok", "definitions": client.desk.database.definitions()}
+        if client.local:
+            payload["databases"] = self.home.databases()
+        return payload
 
     def _answer(self, client: Client, id: str | None, result: Result | list[Result]) -> None:
         if isinstance(result, list):

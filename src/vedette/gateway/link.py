@@ -69,6 +69,8 @@ class Open(_Record):
     system: bool
     claims: dict[str, Any] = {}
     checksum: bool = False
+    local: bool = False
+    """Through the socket of the data directory."""
 
 
 class Shut(_Record):

@@ -154,6 +154,7 @@ class Connection:
             system=grant.system,
             claims=dict(grant.claims),
             checksum=payload.checksum,
+            local=grant.local,
         )
         if not self._ask(opening):
             self.state, self.grant = State.NEW, None

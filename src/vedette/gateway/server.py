@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from heapq import heappop, heappush
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from vedette.clock import Clock
 from vedette.errors import SettingsError
 from vedette.gateway.auth import OpenDoor
 from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.local_socket import clear, close_to_others
 from vedette.gateway.parcel import Parcel
 from vedette.gateway.protocol import Connection
 from vedette.gateway.switchboard import Switchboard
@@ -105,6 +107,8 @@ class GatewayServer:
         self._round = 0
         self._timers: list[asyncio.Task[None]] = []
         self._draining = False
+        self.absent = False
+        """Whether the engine cannot be reached: nobody is let in then."""
 
     async def start(self, host: str, port: int, *, reuse_port: bool = False) -> int:
         """Listen; returns the port, which was chosen when 0 was asked for."""
@@ -114,9 +118,21 @@ class GatewayServer:
             lambda: WebSocketShell(self), host, port, reuse_port=reuse_port, ssl=self.tls, backlog=4096
         )
         self._servers.append(server)
-        if not self._timers:
-            self._timers = [loop.create_task(self._beat()), loop.create_task(self._measure_often())]
+        self._keep_time()
         return int(server.sockets[0].getsockname()[1])
+
+    async def start_local(self, path: Path) -> None:
+        """Listen on a Unix socket too, for programs of this machine's same user."""
+        clear(path)
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: WebSocketShell(self), str(path)))
+        close_to_others(path)
+        self._keep_time()
+
+    def _keep_time(self) -> None:
+        if not self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers = [loop.create_task(self._beat()), loop.create_task(self._measure_often())]
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
         """Tell every client to come back elsewhere, give them a moment, and end."""
@@ -211,7 +227,7 @@ class GatewayServer:
 
     @property
     def refusing(self) -> bool:
-        return self._draining or self.board.full
+        return self._draining or self.absent or self.board.full
 
 
 class WebSocketShell(asyncio.Protocol):

@@ -13,10 +13,11 @@ from vedette.clock import Clock
 from vedette.engine.home import Vedette
 from vedette.errors import SettingsError
 from vedette.gateway import link
-from vedette.gateway.auth import Authority, TokenAuthority, authority_of
+from vedette.gateway.auth import Authority, LocalDoor, TokenAuthority, authority_of
 from vedette.gateway.broker import Broker
 from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.links import WorkerLinks
 from vedette.gateway.secret import directory_secret
 from vedette.gateway.server import GatewayServer
 from vedette.gateway.switchboard import Switchboard
@@ -79,13 +80,32 @@ class GatewayService:
             allowed_origins=home.settings.allowed_origins,
             tls=tls_of(home.settings),
         )
+        self.links = WorkerLinks(self.engine, self.secret)
+        self._local_port = LoopPort(asyncio.get_running_loop())
+        self.local_board = Switchboard(
+            limits=self.limits, authority=LocalDoor(self.secret), clock=self.clock, ask=self._ask_locally
+        )
+        self._local_port.said = self.local_board.said
+        self.local = GatewayServer(self.local_board, clock=self.clock)
+        """For command lines on this machine, over a Unix socket."""
         self._keys: asyncio.Task[None] | None = None
 
     def _ask(self, record: Any) -> bool:
         return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Trim))
 
-    async def start(self, host: str = "127.0.0.1", port: int = 7707) -> int:
+    def _ask_locally(self, record: Any) -> bool:
+        return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Trim))
+
+    def begin(self) -> None:
+        """Start the engine's thread, without a door yet."""
         self.engine.start()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 7707) -> int:
+        """Start everything and listen."""
+        self.begin()
+        return await self.listen(host, port)
+
+    async def listen(self, host: str, port: int) -> int:
         if isinstance(self.authority, TokenAuthority):
             self._keys = asyncio.create_task(keep_keys_fresh(self.authority))
         return await self.server.start(host, port)
@@ -94,7 +114,11 @@ class GatewayService:
         """Clients are told, what they asked is answered, the engine's thread ends. The home stays open."""
         if self._keys is not None:
             self._keys.cancel()
-        await self.server.stop(drain_seconds=drain_seconds)
+        await asyncio.gather(
+            self.server.stop(drain_seconds=drain_seconds),
+            self.local.stop(drain_seconds=drain_seconds),
+            self.links.stop(drain_seconds=drain_seconds),
+        )
         if self.engine.alive:
             await asyncio.to_thread(self.engine.stop)
 

@@ -42,6 +42,8 @@ class Subscribing:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._last_stream = 0
+        self.resumes: dict[str, int] = {}
+        """How resumes ended: "ok", or the reason why not."""
 
     def subscribe(self, client: Client, record: link.SubscribeTo) -> None:
         payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
@@ -230,6 +232,7 @@ class Subscribing:
         token = desk.open_token(record.token)
         stream = desk.streams.get(token.subscription) if token is not None else None
         reason = self._doubt(client, record, token, stream)
+        self.resumes[reason or "ok"] = self.resumes.get(reason or "ok", 0) + 1
         if reason is not None or token is None or stream is None:
             refusal = {
                 "type": "resume-ack",

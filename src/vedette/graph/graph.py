@@ -126,7 +126,8 @@ class Graph:
         self.types[new.type][new.id] = new
         for index in self._by_type_indexes.get(new.type, ()):
             place = index.places[new.type]
-            if index_key(old.values[place]) == index_key(new.values[place]):
+            before, after = old.values[place], new.values[place]
+            if before is after or index_key(before) == index_key(after):
                 index.add(new)
             else:
                 index.remove(old)

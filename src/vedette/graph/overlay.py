@@ -18,7 +18,7 @@ __all__ = ["Overlay"]
 class Overlay:
     """`hidden` names the elements whose base version does not count; `local` holds what stands in their place."""
 
-    __slots__ = ("_pending", "base", "hidden", "layout", "local")
+    __slots__ = ("_edges", "_pending", "base", "hidden", "layout", "local")
 
     def __init__(self, base: View, layout: IndexLayout) -> None:
         self.base = base
@@ -27,14 +27,21 @@ class Overlay:
         """Id ▸ the version that stands here instead, None when there is none."""
         self.local: Graph | None = None
         self._pending: list[Element | str] = []
+        self._edges = False
+        """Whether any of `hidden` may be an edge: most changes are of nodes, and edges are where the base has them."""
 
     def put(self, element: Element) -> None:
         self.hidden[element.id] = element
         self._pending.append(element)
+        if element.targets is not None:
+            self._edges = True
 
-    def drop(self, id: str) -> None:
+    def drop(self, id: str, *, node: bool = False) -> None:
+        """`node`: it is known to be one."""
         self.hidden[id] = None
         self._pending.append(id)
+        if not node:
+            self._edges = True
 
     def restore(self, id: str) -> None:
         """Let the base version count again."""
@@ -44,7 +51,7 @@ class Overlay:
     def over(self, base: View) -> Overlay:
         """The same versions over another base; good until something is put or dropped here."""
         other = Overlay(base, self.layout)
-        other.hidden, other.local = self.hidden, self._index()
+        other.hidden, other.local, other._edges = self.hidden, self._index(), self._edges
         return other
 
     # --- the View ---------------------------------------------------------------------------------------------
@@ -67,12 +74,12 @@ class Overlay:
         )
 
     def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
-        if not self.hidden:
+        if not self._edges:
             return self.base.edges_at(edge, position, id)
         return self._over(self.base.edges_at(edge, position, id), self._index().edges_at(edge, position, id))
 
     def incident(self, id: str) -> Iterable[Element]:
-        if not self.hidden:
+        if not self._edges:
             return self.base.incident(id)
         return self._over(self.base.incident(id), self._index().incident(id))
 

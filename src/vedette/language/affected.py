@@ -34,9 +34,25 @@ __all__ = ["AffectedMatches", "Difference", "UnionView"]
 Difference = tuple[Element | None, Element | None]
 """An element before and after."""
 
-_Anchor = Callable[[Context, Element, "UnionView", dict[Any, Row]], None]
+_Anchor = Callable[[Context, Element, "Changed", dict[Any, Row]], None]
 _Places = frozenset[int] | None
 """Of the attributes that matter to an anchor; None: all do."""
+
+
+class Changed:
+    """The changes of which one is looked at, and the view with both their sides for those who need it."""
+
+    __slots__ = ("_changes", "_union", "_view")
+
+    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
+        self._view, self._changes = view, changes
+        self._union: UnionView | None = None
+
+    @property
+    def union(self) -> UnionView:
+        if self._union is None:
+            self._union = UnionView(self._view, self._changes)
+        return self._union
 
 
 class UnionView:
@@ -138,18 +154,19 @@ class AffectedMatches:
         found: dict[Any, Row] = {}
         if self.wide and any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
             return self.everything(context)
-        union: UnionView | None = None
+        changed: Changed | None = None
         for before, after in changes:
             touched = after if after is not None else before
             assert touched is not None
             for anchor, places in self.anchors.get(touched.type, ()):
                 if places is not None and before is not None and after is not None:
                     old, new = before.values, after.values
-                    if not any([old[place] is not new[place] for place in places]):
+                    grown = len(old) != len(new)
+                    if not grown and not any([old[place] is not new[place] for place in places]):
                         continue
-                if union is None:
-                    union = UnionView(context.view, changes)
-                anchor(context, touched, union, found)
+                if changed is None:
+                    changed = Changed(context.view, changes)
+                anchor(context, touched, changed, found)
         return list(found.values())
 
     def everything(self, context: Context) -> list[Row]:
@@ -177,7 +194,7 @@ class AffectedMatches:
         chain = self._chain(self._pattern, frozenset({element.slot}))
         slot = element.slot
 
-        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
+        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
             present = context.view.get(touched.id)
             if present is not None:
                 self._run(context, chain, ((slot, present),), found)
@@ -213,8 +230,8 @@ class AffectedMatches:
             self.wide.update(_types(element))
             return
 
-        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
-            self._candidates(context, union, chain, ((slot, touched),), found)
+        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
+            self._candidates(context, changed.union, chain, ((slot, touched),), found)
 
         self._add(_types(element), anchor)
 
@@ -229,7 +246,8 @@ class AffectedMatches:
         canonical = self._canonical and not verify
         chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical)
 
-        def anchor(context: Context, touched: Element, union: UnionView, found: dict[Any, Row]) -> None:
+        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
+            union = changed.union
             for preset in self._path_presets(path, slot, backward, touched, union, context):
                 if verify:
                     self._candidates(context, union, chain, preset, found)

@@ -1,7 +1,7 @@
 """Stage 2: a change that is there twice counts once.
 
-In the stream the journal has seen to it (UNIQUE source and event id) and this only looks; in a replay it is the operator
-that does it. The first by offset stays. A change that is read again for new subscriptions is another matter: it is told
+In the stream the journal has seen to it (UNIQUE source and event id) and this only looks; in a replay it is the
+operator that does it. The first stays. A change that is read again for new subscriptions is another matter: it is told
 to others, so it does not meet its first reading.
 """
 

@@ -1,7 +1,7 @@
 """What pipeline and gateways say to each other: the ingest link, version 1. Needs neither Spark nor numpy.
 
-A frame is four bytes of length (big-endian, of what follows), one byte of version, and MessagePack of one of the records
-below, a map whose `type` names the record. The pipeline connects; the gateway answers.
+A frame is four bytes of length (big-endian, of what follows), one byte of version, and MessagePack of one of the
+records below, a map whose `type` names the record. The pipeline connects; the gateway answers.
 
     pipeline ▸ gateway    hello      first: the secret of the data directory, and who connects
                           deliver    changes for subscriptions of this gateway; `number` is to be acknowledged

@@ -6,7 +6,7 @@ up by key, and only the watches found there are asked whether their own conditio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from vedette.element import View
@@ -143,9 +143,6 @@ def _row(shape: WatchShape, context: Context, slot: int, element: Any) -> Row | 
 # --- one match --------------------------------------------------------------------------------------------------
 
 
-_NOBODY: dict[int, Watch] = {}
-
-
 def _tell(
     shape: WatchShape,
     identity: Any,
@@ -155,19 +152,37 @@ def _tell(
     push: Push,
     fail: Fail,
 ) -> None:
-    was = {watch.number: watch for watch in candidates(shape, before)} if before is not None else _NOBODY
-    now = {watch.number: watch for watch in candidates(shape, after)} if after is not None else _NOBODY
-    if not was and not now:
+    earlier, later = candidates(shape, before), candidates(shape, after)
+    if not earlier and not later:
         return
     deltas = _Deltas(shape, identity)
     if shape.private:
+        was, now = _by_number(earlier), _by_number(later)
         for number, watch in {**was, **now}.items():
             old, new = before if number in was else None, after if number in now else None
             try:
                 _tell_one(shape, watch, old, new, scene, push, deltas)
             except VedetteError as error:
                 fail(watch, error)
-        return
+    elif not earlier:
+        for watch in later:
+            push(watch, deltas.added(after), after)
+    elif not later:
+        for watch in earlier:
+            push(watch, deltas.removed(before), before)
+    else:
+        _tell_shared(_by_number(earlier), _by_number(later), before, after, push, deltas)
+
+
+def _tell_shared(
+    was: dict[int, Watch],
+    now: dict[int, Watch],
+    before: Row | None,
+    after: Row | None,
+    push: Push,
+    deltas: _Deltas,
+) -> None:
+    """The match was there and is: for each watch it may have come, gone or changed."""
     for number, watch in now.items():
         if number in was:
             delta = deltas.changed(before, after)
@@ -180,7 +195,11 @@ def _tell(
             push(watch, deltas.removed(before), before)
 
 
-def candidates(shape: WatchShape, row: Row | None) -> Iterable[Watch]:
+def _by_number(watches: Collection[Watch]) -> dict[int, Watch]:
+    return {watch.number: watch for watch in watches}
+
+
+def candidates(shape: WatchShape, row: Row | None) -> Collection[Watch]:
     """Watches whose key and range let the row through."""
     if row is None:
         return ()

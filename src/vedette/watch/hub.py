@@ -18,7 +18,7 @@ from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, 
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
 from vedette.watch.table import NumberedTable
-from vedette.watch.watch import Watch
+from vedette.watch.watch import Watch, WatchDetails
 
 __all__ = ["Told", "WatchHub", "count_row", "counted_deltas", "evaluate", "tell_anew"]
 
@@ -47,22 +47,23 @@ class Told:
             return
         if watch.number == self.sample:
             self.sampled.append(delta)
-        if (
-            watch.has_details
-            and watch.details.actions is not None
-            and delta.type == ADDED
-            and row is not None
-        ):
-            self.triggers.append((watch, row))
+        if watch.has_details and not self._passes(watch, watch.details, delta, row):
+            return
         if not watch.shape.columns:
             return
-        if watch.has_details and watch.details.behind is not None and not self.repeated:
-            return  # the log remembers it for its reader
-        if watch.has_details and watch.details.window is not None:
-            if not watch.shape.aggregates:
-                watch.details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
-            return
         self.deliver(watch, delta)
+
+    def _passes(self, watch: Watch, details: WatchDetails, delta: Delta, row: Row | None) -> bool:
+        """Triggers, windows and readers that are behind: whether the event goes into the buffer nevertheless."""
+        if details.actions is not None and delta.type == ADDED and row is not None:
+            self.triggers.append((watch, row))
+        if not watch.shape.columns or (details.behind is not None and not self.repeated):
+            return False  # the log remembers it for its reader
+        if details.window is None:
+            return True
+        if not watch.shape.aggregates:
+            details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
+        return False
 
     def fail(self, watch: Watch, error: VedetteError) -> None:
         """What the commit means for the watch cannot be said: the caller ends it."""
@@ -81,6 +82,8 @@ class WatchHub:
     def __init__(self, elder: WatchHub | None = None) -> None:
         """`elder`: another hub of the same database, with which it shares the watches it knows."""
         self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
+        self._shapes: dict[int, WatchShape] = {}
+        """All that have a watch."""
         self._by_type: dict[str, dict[int, WatchShape]] = {}
         self.layered: dict[int, WatchShape] = {}
         """Shapes that look at Layer 0."""
@@ -93,7 +96,7 @@ class WatchHub:
     @property
     def busy(self) -> bool:
         """Whether there is any watch to tell."""
-        return bool(self._always) or any(self._by_type.values())
+        return bool(self._shapes)
 
     # --- watches come and go ----------------------------------------------------------------------------------
 
@@ -115,6 +118,7 @@ class WatchHub:
         self.watches.pop(watch.number)
 
     def _enter_shape(self, shape: WatchShape) -> None:
+        self._shapes[id(shape)] = shape
         for name in shape.types:
             self._by_type.setdefault(name, {})[id(shape)] = shape
         if shape.time_dependent or "_TickState" in shape.types:
@@ -123,6 +127,7 @@ class WatchHub:
             self.layered[id(shape)] = shape
 
     def _leave_shape(self, shape: WatchShape) -> None:
+        self._shapes.pop(id(shape), None)
         for name in shape.types:
             held = self._by_type.get(name)
             if held is not None:

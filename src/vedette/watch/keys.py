@@ -7,7 +7,7 @@ sorts the watches under a key by their constant. Watches of a shape that has nei
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -94,7 +94,7 @@ class KeyIndex(Generic[Item]):
         else:
             del self._entries[key]
 
-    def find(self, key: Any, value: Any) -> Iterable[Item]:
+    def find(self, key: Any, value: Any) -> Collection[Item]:
         """Watches under the key whose range condition holds for `value` (null and NaN satisfy none)."""
         held = self._entries.get(key)
         if held is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +16,8 @@ import pytest
 
 import vedette
 from vedette.cli import demo
+from vedette.cli.server_file import read_server_file
+from vedette.client.blocking import connect_sync
 
 PROGRAM = Path(sys.executable).with_name("vedette")
 
@@ -21,7 +25,10 @@ PROGRAM = Path(sys.executable).with_name("vedette")
 @contextmanager
 def served(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [PROGRAM, "serve", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [PROGRAM, "serve", "--port", "0", "--http-port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     watchdog = threading.Timer(60, process.kill)
     watchdog.start()
@@ -50,7 +57,7 @@ def test_the_demo_lives_until_it_is_told_to_stop(number: signal.Signals, folder:
         process.send_signal(number)
         seen += process.communicate(timeout=30)[0]
     assert process.returncode == 0
-    assert "Network access arrives with the gateway" in seen
+    assert "ws://127.0.0.1:" in seen
     assert "vedette shell data --database demo" in seen
     assert "| Draw the floor plan | todo" in seen, "the board is shown"
     assert seen.splitlines()[-1] == "Stopped; data is closed in good order."
@@ -61,7 +68,7 @@ def test_the_demo_lives_until_it_is_told_to_stop(number: signal.Signals, folder:
 
 def test_without_the_demo_it_waits(folder: Path) -> None:
     with served("--data", "elsewhere") as process:
-        read_until(process, "Waiting.")
+        read_until(process, "curl -N")
         process.terminate()
         assert process.communicate(timeout=30)[0] == "Stopped; elsewhere is closed in good order.\n"
     assert process.returncode == 0
@@ -69,11 +76,124 @@ def test_without_the_demo_it_waits(folder: Path) -> None:
 
 def test_a_second_engine_is_refused_while_it_runs(folder: Path) -> None:
     with served() as process:
-        read_until(process, "Waiting.")
-        second = subprocess.run([PROGRAM, "serve"], capture_output=True, text=True, check=False, timeout=30)
+        read_until(process, "curl -N")
+        found = read_server_file(folder / "data")
+        assert found is not None
+        command = [PROGRAM, "serve", "--port", "0", "--http-port", "0"]
+        second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        process.terminate()
+        process.communicate(timeout=30)
     assert second.returncode == 1
-    assert f"pid {process.pid}" in second.stderr
-    assert "One process at a time works on a data directory." in second.stderr
+    assert f"pid {found.pid}" in second.stderr
+    assert "One engine at a time works on a data directory." in second.stderr
+
+
+def test_a_taken_port_is_said(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [PROGRAM, "serve", "--port", str(port), "--http-port", "0"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert found.returncode == 1
+    assert f"127.0.0.1:{port} is taken by another program" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_beyond_this_machine_needs_authentication(folder: Path) -> None:
+    command = [PROGRAM, "serve", "--host", "0.0.0.0", "--port", "0", "--http-port", "0"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert found.returncode == 1
+    assert "set auth_keys" in found.stderr
+
+
+def command(*arguments: str, given: str | None = None) -> str:
+    found = subprocess.run(
+        [PROGRAM, *arguments], input=given, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_commands_go_through_the_running_server(folder: Path) -> None:
+    with served() as process:
+        read_until(process, "curl -N")
+        (folder / "board.mew").write_text("node Note { text: String }\n")
+        assert "Note" in command("define", "board.mew")
+        command("run", "-", given='SPAWN n: Note { text = "hello" }')
+        assert "hello" in command("run", "-", given="MATCH n: Note RETURN n.text")
+        shown = command("watch", "WATCH n: Note RETURN n.text", "--count", "1")
+        assert '"n.text": "hello"' in shown
+        assert "Note" in command("shell", "data", given=".types\nMATCH n: Note RETURN n.text;\n")
+        process.terminate()
+        process.communicate(timeout=30)
+    assert not (folder / "data" / "server.json").exists()
+    assert "hello" in command("run", "-", given="MATCH n: Note RETURN n.text"), "without it, by themselves"
+
+
+def test_an_engine_that_dies_is_started_again_and_nothing_is_lost(folder: Path) -> None:
+    with served() as process:
+        read_until(process, "curl -N")
+        first = read_server_file(folder / "data")
+        assert first is not None
+        (folder / "board.mew").write_text("node Note { text: String }\n")
+        command("define", "board.mew")
+        command("run", "-", given='SPAWN n: Note { text = "kept" }')
+        os.kill(first.pid, signal.SIGKILL)
+        read_until(process, "curl -N")
+        assert "kept" in command("run", "-", given="MATCH n: Note RETURN n.text")
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_when_the_supervisor_is_killed_its_engine_ends(folder: Path) -> None:
+    with served() as process:
+        read_until(process, "curl -N")
+        process.kill()
+        assert process.stdout is not None
+        assert "Stopped; data is closed in good order." in process.stdout.read()
+
+
+def test_workers_share_a_port_and_are_renewed_without_a_loss(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with served("--port", str(port), "--workers", "2") as process:
+        read_until(process, "curl -N")
+        with (
+            connect_sync(f"ws://127.0.0.1:{port}") as writer,
+            connect_sync(f"ws://127.0.0.1:{port}") as reader,
+        ):
+            writer.define("node Note { n: Int }")
+            watch = reader.watch("WATCH n: Note RETURN n.n")
+            kept = reader.watch("WATCH n: Note [delivery: reliable] RETURN n.n")
+            assert watch.next(timeout=30) is not None
+            assert kept.next(timeout=30) is not None
+            for n in range(40):
+                if n == 10:
+                    process.send_signal(signal.SIGHUP)
+                write_once(writer, n)
+            for each in (watch, kept):
+                seen: list[int] = []
+                while len(seen) < 40:
+                    event = each.next(timeout=30)
+                    assert event is not None
+                    assert event.type == "added"
+                    assert event.match is not None
+                    seen.append(event.match["n.n"])
+                assert seen == list(range(40))
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def write_once(writer: vedette.BlockingSession, n: int) -> None:
+    """Write, whatever happens to the line; look before writing again."""
+    while True:
+        try:
+            if not writer.execute("MATCH n: Note WHERE n.n = $n RETURN n", n=n).rows:
+                writer.execute("SPAWN n: Note { n = $n }", n=n)
+            return
+        except vedette.GatewayError as error:
+            assert error.code == "E4002", error
 
 
 def test_the_board_is_filled_once() -> None:

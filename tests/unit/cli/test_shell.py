@@ -188,6 +188,31 @@ def test_what_a_watch_is_told_is_shown_after_the_statement(cli: Cli) -> None:
     assert told[1] == {"watch": "todo", "type": "added", "tick": 0, "position": 2, "match": {"t.title": "a"}}
 
 
+CONSUMED = """\
+node Job { name: String };
+SPAWN a: Job { name = "a" }; SPAWN b: Job { name = "b" };
+work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name;
+NACK #d1_1;
+ACK "d1_2";
+NACK #d1_3 [no_retry];
+ACK #d1_3;
+"""
+
+
+def test_work_is_handed_out_and_acknowledged(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input=CONSUMED)
+    assert done.stdout.splitlines() == [
+        *["defined Job", "1 created", "1 created", "handle w1_1"],
+        *["work initial 0 matches", 'work consumed j.name = "a" (#d1_1)'],
+        *["ok", 'work consumed j.name = "a" (#d1_2, attempt 2)'],
+        *["1 deleted", 'work consumed j.name = "b" (#d1_3)', "ok"],
+    ]
+    assert (
+        "E8004 INVALID_DELIVERY_ID: Invalid delivery ID: 'd1_3' not found or already processed" in done.stderr
+    )
+    assert done.exit_code == 1
+
+
 def test_a_watch_that_cannot_be_is_underlined(cli: Cli) -> None:
     done = cli("shell", ":memory:", input="node T;\nCOMMIT WORK")
     assert done.exit_code == 1

@@ -67,6 +67,44 @@ def test_events_as_lines_to_read(cli: Cli) -> None:
     ]
 
 
+WORK = "WATCH t: Task [mode: consume] RETURN t.title"
+TWO = 'node Task { title: String } SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" }'
+
+
+def test_work_is_shown_with_its_delivery_and_goes_back_untried(cli: Cli) -> None:
+    cli("run", "-", input=TWO)
+    done = cli("watch", WORK, "--count", "2")
+    assert records(done.stdout)[1] == {
+        "type": "consumed",
+        "tick": 2,
+        "position": 2,
+        "match": {"t.title": "a"},
+        "delivery_id": "d2_1",
+    }
+    done = cli("watch", WORK, "--count", "2", "--pretty")
+    assert [line.partition(" ")[2] for line in done.stdout.splitlines()] == [
+        "initial 0 matches",
+        'consumed t.title = "a" (#d3_1)',
+    ]
+
+
+@pytest.mark.parametrize("options", ["mode: consume", "mode: consume, delivery: reliable"])
+def test_work_is_done_with_when_asked_for(cli: Cli, options: str) -> None:
+    cli("run", "-", input=TWO)
+    text = f"WATCH t: Task [{options}] RETURN t.title"
+    assert cli("watch", text, "--count", "2", "--ack").exit_code == 0
+    left = cli("run", "-", "--json", input="MATCH t: Task RETURN t.title")
+    assert records(left.stdout)[-1]["rows"] == [["b"]]
+
+
+def test_reading_a_reliable_queue_deletes_nothing_by_itself(cli: Cli) -> None:
+    cli("run", "-", input=TWO)
+    text = "q = WATCH t: Task [mode: consume, delivery: reliable] RETURN t.title"
+    assert cli("watch", text, "--count", "3").exit_code == 0
+    left = cli("run", "-", "--json", input="MATCH t: Task RETURN t.title")
+    assert records(left.stdout)[-1]["rows"] == [["a"], ["b"]]
+
+
 def test_only_what_comes(cli: Cli) -> None:
     cli(
         "run",

@@ -140,7 +140,7 @@ class Scripted:
 )
 def test_what_no_watch_may_tell(events: list[Event], words: str):
     listening = Listening({})
-    listening.hold("w", Scripted(*events))  # type: ignore[arg-type]
+    listening.hold("w", Scripted(*events))
     expected = tuple(show_event(event, {}, START) for event in events)
     step = Told(line=1, watches=("w",), events=tuple(read_event(e.head, []) for e in expected))
     assert words in str(listening.told(step))
@@ -148,8 +148,77 @@ def test_what_no_watch_may_tell(events: list[Event], words: str):
 
 def test_a_gap_that_is_told_is_none():
     listening = Listening({})
-    listening.hold("w", Scripted(added(1, 5), added(4, 5, dropped=2)))  # type: ignore[arg-type]
+    listening.hold("w", Scripted(added(1, 5), added(4, 5, dropped=2)))
     step = Told(
         line=1, watches=("w",), events=(read_event("added 1", []), read_event("added 4 (dropped 2)", []))
     )
     assert listening.told(step) is None
+
+
+# ---- deliveries
+
+QUEUE = """\
+=== x | a story
+.define node Task { title: String }
+> SPAWN a: Task { title = "a" }
+> w = WATCH t: Task [mode: consume, max_redeliveries: 1] RETURN t.title
+.told w
+initial (nothing)
+consumed "a" (delivery d1, attempt 1)
+"""
+AGAIN = '> NACK #d1\n.told w\nconsumed "a" (delivery d2, attempt 2)\n'
+
+
+def consumed(text: str) -> None:
+    (story,) = read_stories(QUEUE + text)
+    tell(story, EmbeddedHost(":memory:", story.settings), keeps=False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "> ACK #d1\ndeleted 1\n",
+        '> ACK "{d1}"\n',
+        '.with {"id": "#d1"}\n> ACK $id\n> ACK #d1\n! E8004 delivery ID: \'{d1}\'\n',
+        f"{AGAIN}> ACK #d2\n",
+        f'{AGAIN}> NACK #d2\n> MATCH l: _DeadLetter RETURN l.id\n.called l\n> REDRIVE #l\n.told w\nconsumed "a"\n',
+        "> KILL #a\n.errors w\nWITHDRAWN {d1}\n",
+        ".lose other\n> ACK #d1\n",
+    ],
+)
+def test_a_story_of_deliveries_that_is_true(text: str):
+    consumed(f"other> MATCH t: Task RETURN t\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('> NACK #d1\n.told w\nconsumed "a" (delivery d1)\n', "delivery d1"),
+        ('> NACK #d1\n.told w\nconsumed "a" (attempt 1)\n', "attempt 1"),
+        ('> NACK #d1\n.told w\nconsumed "b" (delivery d2)\n', 'consumed "b"'),
+        ("> NACK #d1\n", "told more than the story says"),
+        ("> ACK #d2\n", "E8004"),
+        ("> MATCH t: Task RETURN t.id\n.called one, two\n", "2 names for 1 rows"),
+        ("> KILL #a\n.errors w\nE8003 {d1}\n", "expected the errors [('E8003', 'd1_1')]"),
+    ],
+)
+def test_a_story_of_deliveries_that_is_not_true(text: str, words: str):
+    with pytest.raises(StoryFailed) as caught:
+        consumed(text)
+    assert words in str(caught.value)
+
+
+def test_deliveries_come_in_the_order_of_the_line():
+    def event(n: int) -> Event:
+        return Event(
+            type="consumed",
+            tick=1,
+            position=n,
+            match={"n": n},
+            delivery_id=f"d{n}",
+            attributes={"attempt": 1},
+        )
+
+    expected = [read_event(f"consumed {n}", []) for n in (2, 1)]
+    assert differ(expected, shown(event(2), event(1)), in_order=False) == []
+    assert len(differ(expected, shown(event(1), event(2)), in_order=False)) == 2

@@ -1,65 +1,143 @@
-"""`vedette serve`: keep a data directory open."""
+"""`vedette serve`: engine, gateway and HTTP API of one data directory."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
 
 if TYPE_CHECKING:
     from vedette.cli.display import TableDisplay
-    from vedette.cli.stopping import StopSignal
+    from vedette.cli.server_file import ServerFile
     from vedette.engine.home import Vedette
 
 __all__ = ["serve"]
 
+HostOption = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Where to listen; other than loopback needs auth_keys."),
+]
+
 
 def serve(
     data: DataOption = DEFAULT_DATA,
+    host: HostOption = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="WebSocket; 0 chooses a free one.")
+    ] = 7707,
+    http_port: Annotated[
+        int,
+        typer.Option("--http-port", metavar="N", min=0, max=65535, help="HTTP API; 0 chooses a free one."),
+    ] = 7708,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", metavar="N", min=0, max=256, help="Gateway workers; 0: the engine listens itself."
+        ),
+    ] = 0,
     demo: Annotated[bool, typer.Option("--demo", help="Fill a database `demo` and let it live.")] = False,
     pace: Annotated[
         float,
         typer.Option("--pace", metavar="SECONDS", min=0.05, help="How often something happens in the demo."),
     ] = 3.0,
+    role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
 ) -> None:
-    """Keep a data directory open until Ctrl-C or SIGTERM.
+    """Serve a data directory until Ctrl-C or SIGTERM.
 
-    In this release nobody can connect yet: that arrives with the gateway. With --demo there is something to see, a
-    project board in a database of its own, `demo`, which is filled once and worked on every few seconds.
+    Clients connect to ws://HOST:PORT (vedette.connect), browsers and curl to http://HOST:HTTP_PORT; the commands of
+    this machine (shell, run, watch, define) go through the running server by themselves. A part that dies is started
+    again while the others go on; SIGHUP renews the workers one after the other.
+
+    With --demo there is something to see: a project board in a database of its own, `demo`, worked on every few
+    seconds.
 
     \b
     Examples:
       vedette serve --demo
-      vedette serve --data /var/lib/vedette
+      vedette serve --data /var/lib/vedette --workers 2
     """
+    if role == "engine":
+        _engine(data, host, port, http_port, workers, pace if demo else None)
+        return
+    from vedette.cli.commands.gateway import worker_child
     from vedette.cli.display import TableDisplay
-    from vedette.cli.place import open_place
+    from vedette.cli.server_file import read_server_file
     from vedette.cli.stopping import StopSignal
+    from vedette.cli.supervisor import Child, Supervisor
+    from vedette.clock import SystemClock
 
+    directory = directory_of(data)
+    options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
+    options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
+    command = [sys.executable, "-m", "vedette", "serve", "--role", "engine", *options]
+
+    def is_ready(pid: int) -> bool:
+        found = read_server_file(directory) if directory is not None else None
+        return directory is None or (found is not None and found.pid == pid)
+
+    children = [Child("engine", command, is_ready)]
+    children += [worker_child(data, host, port, number) for number in range(workers)]
     display = TableDisplay()
     with StopSignal() as stop:
-        with open_place(data, display=display) as home:
-            _introduce(home, display, f"{data} --database demo" if demo else data)
-            if demo:
-                _show_board(home, display)
-                _work(home, display, stop, pace)
-            else:
-                display.out.print("Waiting. `vedette serve --demo` has something to see. Ctrl-C ends it.")
-                stop.wait(None)
-        display.out.print(f"Stopped; {data} is closed in good order.")
+        code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
+    raise typer.Exit(code)
 
 
-def _introduce(home: Vedette, display: TableDisplay, shell_arguments: str) -> None:
-    databases = ", ".join(home.databases())
-    display.out.print(f"Vedette has {home.location} open (databases: {databases}).", soft_wrap=True)
-    display.out.print(
-        "Network access arrives with the gateway. Until then this process has the directory to itself: to talk to it,\n"
-        f"end this (Ctrl-C) and start `vedette shell {shell_arguments}`.",
-        style="dim",
-        soft_wrap=True,
+def _engine(data: str, host: str, port: int, http_port: int, workers: int, demo_pace: float | None) -> None:
+    """The child: what the supervisor watches over."""
+    import uvloop
+
+    from vedette.cli.display import TableDisplay
+    from vedette.cli.engine_process import DemoLife, ServeOptions, serve_home, stop_asked
+    from vedette.cli.place import open_place
+
+    display = TableDisplay()
+    options = ServeOptions(
+        host=host, port=port, http_port=http_port, workers=workers, directory=directory_of(data)
     )
+    with open_place(data, display=display, alone=True) as home:
+        life = DemoLife(home, display, demo_pace) if demo_pace is not None else None
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            stop_asked(asyncio.get_running_loop(), stop)
+            await serve_home(home, options, started=started, stop=stop)
+
+        def started(found: ServerFile) -> None:
+            _introduce(home, display, found, data, demo=life is not None)
+            if life is not None:
+                life.start()
+
+        try:
+            uvloop.run(main())
+        finally:
+            if life is not None and life.is_alive():
+                life.stop()
+    display.out.print(f"Stopped; {data} is closed in good order.")
+
+
+def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: str, *, demo: bool) -> None:
+    if demo:
+        _show_board(home, display)
+    place = f"{found.host}:{found.port}"
+    web = f"{found.host}:{found.http_port}"
+    databases = ", ".join(home.databases())
+    display.out.print(f"Vedette serves {home.location} (databases: {databases}).", soft_wrap=True)
+    display.out.print(f"Clients: ws://{place}   HTTP: http://{web}   Ctrl-C ends it.", soft_wrap=True)
+    where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
+    collection = "Task" if demo else "YourType"
+    commands = (
+        f"vedette watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
+        f"vedette shell {data} --database {database}",
+        f"curl -N 'http://{web}/realtime/sse?database={database}&collection={collection}'",
+    )
+    display.out.print("Try next, in another terminal:")
+    for command in commands:
+        display.out.print(f"  {command}", soft_wrap=True, style="bold")
 
 
 def _show_board(home: Vedette, display: TableDisplay) -> None:
@@ -74,13 +152,3 @@ def _show_board(home: Vedette, display: TableDisplay) -> None:
         for statement in (demo.OVERVIEW, demo.EXAMPLE):
             display.out.print(f"{statement};", style="bold")
             display.result(session.execute(statement))
-
-
-def _work(home: Vedette, display: TableDisplay, stop: StopSignal, pace: float) -> None:
-    from vedette.cli import demo
-
-    display.out.print("\nThe work goes on; Ctrl-C ends it.")
-    with home.database(demo.DATABASE).session() as session:
-        while not stop.wait(pace):
-            moment = home.clock.now().strftime("%H:%M:%S")
-            display.out.print(f"{moment}  {demo.advance(session)}", soft_wrap=True)

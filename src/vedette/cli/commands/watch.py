@@ -51,6 +51,12 @@ def watch(
     count: Annotated[
         int | None, typer.Option("--count", metavar="N", min=1, help="End after so many events.")
     ] = None,
+    ack: Annotated[
+        bool,
+        typer.Option(
+            "--ack", help="Acknowledge what `mode: consume` hands out, once printed: it is deleted."
+        ),
+    ] = False,
     json: Annotated[
         bool | None,
         typer.Option("--json/--pretty", help="One JSON object per line, or lines to read."),
@@ -62,6 +68,8 @@ def watch(
     The command opens the data directory itself, so that nobody else can write there meanwhile: --exec runs a
     script beside the watch (as the system; declarations at its beginning are defined before the watch is made).
 
+    What a watch with `mode: consume` hands out goes back untried when the command ends; with --ack it is done with.
+
     A watch with `delivery: reliable` or ON MATCH DO lasts: it is there when the command has ended, and
     `vedette watch NAME` goes on with it.
 
@@ -71,6 +79,7 @@ def watch(
       vedette watch 'WATCH t: Task WHERE t.priority > $low RETURN t' --param low=2 --count 10 | jq .match
       vedette watch 'board = WATCH t: Task [delivery: reliable] RETURN t.title'
       vedette watch board
+      vedette watch 'WATCH m: Message [mode: consume, buffer: 1] RETURN m.text' --ack
     """
     from vedette.cli.display import display_for
     from vedette.cli.following import Following
@@ -89,7 +98,12 @@ def watch(
         reader = home.database(database).session(actor)
         handle = _hold(reader, statement, params)
         following = Following(
-            handle, _shown(as_json, display, home.clock), display, most=count, initial=initial
+            handle,
+            _shown(as_json, display, home.clock),
+            display,
+            most=count,
+            initial=initial,
+            acknowledges=ack,
         )
         display.note(f"watching {handle.name or handle.id}; Ctrl-C ends it")
         following.catch_up()

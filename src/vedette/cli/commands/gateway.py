@@ -1,0 +1,141 @@
+"""`vedette gateway`: workers that hold the connections of clients, beside the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vedette.cli.failure import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+
+if TYPE_CHECKING:
+    from vedette.cli.supervisor import Child
+
+__all__ = ["gateway", "worker_child"]
+
+
+def gateway(
+    data: DataOption = DEFAULT_DATA,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=1, max=65535, help="The port that all workers share.")
+    ] = 7707,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", metavar="N", min=1, max=256, help="How many; one for each core, or 18,000 clients."
+        ),
+    ] = 1,
+    role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
+) -> None:
+    """Run gateway workers for the engine of a data directory (`vedette serve` on the same machine).
+
+    All workers share one port (SO_REUSEPORT) and hold nothing that matters: when one ends, its clients connect to
+    another and go on where they were. SIGHUP renews them one after the other.
+
+    \b
+    Examples:
+      vedette gateway --workers 2 --port 7709
+    """
+    if role.startswith("worker"):
+        _worker(data, host, port, role)
+        return
+    from vedette.cli.display import TableDisplay
+    from vedette.cli.stopping import StopSignal
+    from vedette.cli.supervisor import Supervisor
+    from vedette.clock import SystemClock
+
+    _engine_socket(data)
+    children = [worker_child(data, host, port, number) for number in range(workers)]
+    display = TableDisplay()
+    with StopSignal() as stop:
+        display.out.print(f"{workers} gateway workers on ws://{host}:{port}; Ctrl-C ends them.")
+        code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
+    raise typer.Exit(code)
+
+
+def worker_child(data: str, host: str, port: int, number: int) -> Child:
+    """One worker, for a supervisor. It is ready when it has written down its process id."""
+    from vedette.cli.supervisor import Child
+
+    role = f"worker-{number}"
+    options = ["--data", data, "--host", host, "--port", str(port), "--role", role]
+    command = [sys.executable, "-m", "vedette", "gateway", *options]
+
+    def is_ready(pid: int) -> bool:
+        mark = _mark(data, port, role)
+        return mark is not None and mark.is_file() and mark.read_text().strip() == str(pid)
+
+    return Child(f"gateway {role}", command, is_ready)
+
+
+def _mark(data: str, port: int, role: str) -> Path | None:
+    directory = directory_of(data)
+    return directory / f"gateway-{port}-{role}.pid" if directory is not None else None
+
+
+def _engine_socket(data: str) -> Path:
+    from vedette.cli.server_file import read_server_file
+
+    directory = directory_of(data)
+    if directory is None:
+        raise CommandFailed("Gateway workers need a data directory: that is where they find the engine.")
+    found = read_server_file(directory)
+    if found is None:
+        raise CommandFailed(f"No server runs on {data}: start `vedette serve --data {data}` first.")
+    return Path(found.engine_socket)
+
+
+def _worker(data: str, host: str, port: int, role: str) -> None:
+    """The child: one worker."""
+    import uvloop
+
+    from vedette.cli.engine_process import stop_asked, taken_port
+    from vedette.clock import SystemClock
+    from vedette.gateway.auth import authority_of
+    from vedette.gateway.limits import GatewayLimits
+    from vedette.gateway.secret import directory_secret
+    from vedette.gateway.service import tls_of
+    from vedette.gateway.worker import GatewayWorker
+    from vedette.settings import load_settings
+
+    directory, clock = directory_of(data), SystemClock()
+    settings = load_settings(directory, os.environ)
+    socket = _engine_socket(data)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        stop_asked(asyncio.get_running_loop(), stop)
+        worker = GatewayWorker(
+            socket=socket,
+            secret=directory_secret(directory),
+            authority=authority_of(settings, clock),
+            limits=GatewayLimits.of(settings),
+            clock=clock,
+            name=role,
+            allowed_origins=settings.allowed_origins,
+            tls=tls_of(settings),
+        )
+        with taken_port(host, port, "--port"):
+            await worker.start(host, port)
+        _ready(_mark(data, port, role))
+        await stop.wait()
+        _gone(_mark(data, port, role))
+        await worker.stop()
+
+    uvloop.run(main())
+
+
+def _ready(mark: Path | None) -> None:
+    if mark is not None:
+        mark.write_text(f"{os.getpid()}\n")
+
+
+def _gone(mark: Path | None) -> None:
+    if mark is not None:
+        mark.unlink(missing_ok=True)

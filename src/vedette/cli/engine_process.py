@@ -1,0 +1,154 @@
+"""The process with the engine, the gateway and the HTTP API: what `vedette serve` watches over."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from vedette.cli.failure import CommandFailed
+from vedette.cli.server_file import FILE, ServerFile, write_server_file
+from vedette.console.http import HttpServer, make_app
+from vedette.console.metrics import service_figures
+from vedette.engine.home import Vedette
+from vedette.gateway.local_socket import socket_path
+from vedette.gateway.server import check_exposure
+from vedette.gateway.service import GatewayService
+
+if TYPE_CHECKING:
+    from vedette.cli.display import TableDisplay
+
+__all__ = ["DemoLife", "ServeOptions", "serve_home", "stop_asked", "taken_port"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    host: str
+    port: int
+    http_port: int
+    workers: int
+    """Gateway workers that listen on `port` in place of this process; 0: it listens itself."""
+    directory: Path | None
+
+
+async def serve_home(
+    home: Vedette, options: ServeOptions, *, started: Callable[[ServerFile], None], stop: asyncio.Event
+) -> None:
+    """Serve until `stop` is set; `started` is told the ports once everything listens."""
+    service = GatewayService(home, directory=options.directory)
+    check_exposure(options.host, guarded=service.server.guarded)
+    app = make_app(
+        service.board,
+        figures=service_figures(service),
+        ready=lambda: _missing(service),
+        allowed_origins=home.settings.allowed_origins,
+    )
+    http = HttpServer(app, tls_certificate=home.settings.tls_certificate, tls_key=home.settings.tls_key)
+    service.begin()
+    try:
+        async with _listening(service, http, options) as found:
+            started(found)
+            await stop.wait()
+    finally:
+        await http.stop()
+        await service.stop()
+
+
+def _missing(service: GatewayService) -> str | None:
+    if not service.engine.alive:
+        return "the engine has stopped"
+    return service.home.default.read_only
+
+
+@asynccontextmanager
+async def _listening(
+    service: GatewayService, http: HttpServer, options: ServeOptions
+) -> AsyncIterator[ServerFile]:
+    port = options.port
+    if not options.workers:
+        with taken_port(options.host, options.port, "--port"):
+            port = await service.listen(options.host, options.port)
+    with taken_port(options.host, options.http_port, "--http-port"):
+        http_port = await http.start(options.host, options.http_port)
+    directory, local, engine = options.directory, Path(), Path()
+    if directory is not None:
+        local, engine = socket_path(directory, "local.sock"), socket_path(directory, "engine.sock")
+        await service.local.start_local(local)
+        await service.links.start(engine)
+    found = ServerFile(
+        pid=os.getpid(),
+        host=options.host,
+        port=port,
+        http_port=http_port,
+        local_socket=str(local),
+        engine_socket=str(engine),
+    )
+    if directory is not None:
+        write_server_file(directory, found)
+    try:
+        yield found
+    finally:
+        if directory is not None:
+            for path in (directory / FILE, local, engine):
+                path.unlink(missing_ok=True)
+
+
+class taken_port:
+    """`with taken_port(…):` a port that another program has is said in words."""
+
+    def __init__(self, host: str, port: int, option: str) -> None:
+        self._place, self._option = f"{host}:{port}", option
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            text = f"{self._place} is taken by another program: end it, or choose another port with {self._option}."
+            raise CommandFailed(text) from error
+        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EADDRNOTAVAIL):
+            text = f"{self._place} cannot be used: {os.strerror(error.errno)}. Choose another with {self._option}."
+            raise CommandFailed(text) from error
+
+
+def stop_asked(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Have `stop` set by SIGTERM and SIGINT, and when the supervisor is gone."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    descriptor = sys.stdin.fileno()
+
+    def gone() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop.set()
+
+    loop.add_reader(descriptor, gone)
+
+
+class DemoLife(Thread):
+    """Lets something happen in the demo, every few seconds, until it is told to stop."""
+
+    def __init__(self, home: Vedette, display: TableDisplay, pace_seconds: float) -> None:
+        super().__init__(name="vedette-demo", daemon=True)
+        self._home, self._display, self._pace = home, display, pace_seconds
+        self._over = Event()
+
+    def run(self) -> None:
+        from vedette.cli import demo
+
+        with self._home.database(demo.DATABASE).session() as session:
+            while not self._over.wait(self._pace):
+                moment = self._home.clock.now().strftime("%H:%M:%S")
+                self._display.out.print(f"{moment}  {demo.advance(session)}", soft_wrap=True)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()

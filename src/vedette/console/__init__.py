@@ -1,0 +1,1 @@
+"""The HTTP side of a server: health, metrics, statements, server-sent events, and the browser's client."""

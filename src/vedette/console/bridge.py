@@ -1,0 +1,77 @@
+"""HTTP requests as connections of the gateway: the same protocol, the same limits, another transport."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from vedette.gateway.frames import encode
+from vedette.gateway.outbox import Outbox
+from vedette.gateway.parcel import Parcel
+from vedette.gateway.switchboard import Switchboard
+
+__all__ = ["Bridge", "bridge_to"]
+
+
+class Bridge:
+    """One connection whose messages are awaited here."""
+
+    def __init__(self, board: Switchboard, outbox: Outbox) -> None:
+        self._board = board
+        self._outbox = outbox
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._connection = board.connect(self)
+        self.closed: tuple[int, str] | None = None
+
+    # --- a sink for the connection ------------------------------------------------------------------------------
+
+    def send(self, parcel: Parcel) -> None:
+        self._messages.put_nowait(parcel.message)
+        if self._outbox.add(len(parcel.message), 0.0):
+            self._board.clogged(self._connection)
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = (code, reason)
+        self._messages.put_nowait(None)
+
+    # --- for the one who serves it ------------------------------------------------------------------------------
+
+    def say(self, type: str, payload: Any, id: str | None = None) -> None:
+        self._board.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
+
+    async def hear(self) -> bytes | None:
+        """The next message; None when the connection was closed."""
+        data = await self._messages.get()
+        if data is not None and self._outbox.drained(self._outbox.waiting - len(data)):
+            self._board.freed(self._connection)
+        return data
+
+    async def ask(self, type: str, payload: Any) -> dict[str, Any]:
+        """Send a message and wait for its answer."""
+        self.say(type, payload, "http")
+        while True:
+            data = await self.hear()
+            if data is None:
+                code = self.closed[0] if self.closed is not None else 0
+                return {"type": "error", "payload": {"code": "closed", "message": f"closed with {code}"}}
+            message: dict[str, Any] = msgspec.json.decode(data)
+            if message.get("id") == "http":
+                return message
+
+    def end(self, *, orderly: bool) -> None:
+        self._board.disconnect(self._connection, orderly=orderly)
+
+
+@asynccontextmanager
+async def bridge_to(board: Switchboard, *, orderly: bool) -> AsyncIterator[Bridge]:
+    """A connection for the length of a request; `orderly`: nobody comes back to resume it."""
+    limits = board.limits
+    bridge = Bridge(board, Outbox(limits.outbox_high_bytes, limits.outbox_low_bytes))
+    try:
+        yield bridge
+    finally:
+        bridge.end(orderly=orderly)

@@ -1,0 +1,67 @@
+"""What `/metrics` says: figures of the engine and the gateway, read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from vedette.gateway.service import GatewayService
+
+__all__ = ["Figures", "metrics_text", "service_figures"]
+
+Figures = Callable[[], Iterator[Metric]]
+
+
+class _Figures:
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        return self._figures()
+
+
+def metrics_text(figures: Figures) -> bytes:
+    """The figures in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(figures))
+    return generate_latest(registry)
+
+
+def service_figures(service: GatewayService) -> Figures:
+    """Figures of one engine with its gateway."""
+
+    def collect() -> Iterator[Metric]:
+        board, server, engine = service.board, service.server, service.engine
+        broker, load = engine.broker, int(service.board.watermarks.load)
+        yield GaugeMetricFamily("vedette_connections", "Open connections", value=len(board.connections))
+        yield GaugeMetricFamily("vedette_subscriptions", "Subscriptions here", value=board.subscriptions)
+        yield CounterMetricFamily(
+            "vedette_delivered_events", "Events handed to connections", value=board.delivered
+        )
+        yield GaugeMetricFamily(
+            "vedette_outbox_bytes", "Bytes that wait for clients", value=server.waiting_bytes
+        )
+        yield GaugeMetricFamily("vedette_load", "0 normal, 1 low priority is shed, 2 all", value=load)
+        yield GaugeMetricFamily(
+            "vedette_inbox_requests", "Requests that wait for the engine", value=engine.waiting
+        )
+        yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
+        yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
+        resumes = CounterMetricFamily("vedette_resumes", "Resumes by how they ended", labels=["outcome"])
+        for outcome, count in dict(broker.subscribing.resumes).items():
+            resumes.add_metric([outcome], count)
+        yield resumes
+        window = GaugeMetricFamily(
+            "vedette_window_events", "Events that can be replayed", labels=["database"]
+        )
+        size = GaugeMetricFamily("vedette_window_bytes", "Their bytes", labels=["database"])
+        ticks = CounterMetricFamily("vedette_ticks", "Logical time", labels=["database"])
+        for name, desk in list(broker.desks.items()):
+            window.add_metric([name], len(desk.window))
+            size.add_metric([name], desk.window.bytes)
+            ticks.add_metric([name], desk.database.state.tick)
+        yield from (window, size, ticks)
+
+    return collect

@@ -1,0 +1,174 @@
+"""A gateway worker: a process with sockets of clients on one side and the link to the engine on the other.
+
+It holds no state that matters: streams, windows and sessions are at the engine. When it ends, its clients connect to
+another worker and resume there. When the engine is gone its clients are told so, and sent away until it is back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from vedette.clock import Clock
+from vedette.gateway import link
+from vedette.gateway.auth import Authority
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
+from vedette.gateway.links import FrameReader
+from vedette.gateway.server import GatewayServer
+from vedette.gateway.switchboard import Switchboard
+
+__all__ = ["GatewayWorker"]
+
+log = logging.getLogger(__name__)
+_RETRY_SECONDS = 0.25
+_MOST_WAITING_BYTES = 64 * 1024 * 1024
+
+
+class _Link(asyncio.Protocol):
+    """The worker's end of the link."""
+
+    def __init__(self, worker: GatewayWorker) -> None:
+        self._worker = worker
+        self._reader = FrameReader()
+        self.transport: asyncio.Transport | None = None
+        self.welcome = asyncio.get_running_loop().create_future()
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._take(decode_batch(frame, from_gateway=False))
+        except (ValueError, msgspec.MsgspecError):
+            log.exception("The engine speaks no language of ours", extra={"action": "link.garbage"})
+            if self.transport is not None:
+                self.transport.abort()
+
+    def _take(self, records: list[Any]) -> None:
+        for record in records:
+            if isinstance(record, link.Welcome) and not self.welcome.done():
+                self.welcome.set_result(None)
+            elif isinstance(record, link.Goodbye) and not self.welcome.done():
+                self.welcome.set_exception(PermissionError(record.why))
+        self._worker.said([r for r in records if not isinstance(r, link.Welcome | link.Goodbye)])
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.transport = None
+        for future in (self.welcome, self.lost):
+            if not future.done():
+                future.set_result(None)
+
+
+class GatewayWorker:
+    """Start it inside a running loop; it keeps its link by itself."""
+
+    def __init__(
+        self,
+        *,
+        socket: Path,
+        secret: bytes,
+        authority: Authority,
+        limits: GatewayLimits,
+        clock: Clock,
+        name: str = "worker",
+        allowed_origins: tuple[str, ...] = (),
+        tls: ssl.SSLContext | None = None,
+        on_drain: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._socket = socket
+        self._secret = secret
+        self._name = name
+        self._on_drain = on_drain
+        self._link: _Link | None = None
+        self._requests: list[Any] = []
+        self._flushing = False
+        self._keeper: asyncio.Task[None] | None = None
+        self.linked = asyncio.Event()
+        self.board = Switchboard(limits=limits, authority=authority, clock=clock, ask=self._ask)
+        self.server = GatewayServer(self.board, clock=clock, allowed_origins=allowed_origins, tls=tls)
+        self.server.absent = True
+
+    async def start(self, host: str, port: int, *, reuse_port: bool = True) -> int:
+        """Link up, then listen."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        linked = asyncio.create_task(self.linked.wait())
+        await asyncio.wait([linked, self._keeper], return_when=asyncio.FIRST_COMPLETED)
+        if self._keeper.done():
+            linked.cancel()
+            self._keeper.result()  # raises why not
+        return await self.server.start(host, port, reuse_port=reuse_port)
+
+    async def stop(self, *, drain_seconds: float = 5.0) -> None:
+        await self.server.stop(drain_seconds=drain_seconds)
+        self._flush()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._link is not None and self._link.transport is not None:
+            self._link.transport.close()
+            await self._link.lost
+
+    # --- the link -----------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                await self._hold()
+            except OSError as error:
+                if isinstance(error, PermissionError):
+                    raise
+                log.debug("The engine is not there: %s", error, extra={"action": "worker.waiting"})
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _hold(self) -> None:
+        """One link from beginning to end."""
+        loop = asyncio.get_running_loop()
+        _, held = await loop.create_unix_connection(lambda: _Link(self), str(self._socket))
+        assert held.transport is not None
+        held.transport.write(
+            encode_batch([link.Hello(version=LINK_VERSION, secret=self._secret, name=self._name)])
+        )
+        await held.welcome
+        if held.lost.done():
+            return
+        self._requests.clear()
+        self._link, self.server.absent = held, False
+        self.linked.set()
+        await held.lost
+        self._link, self.server.absent = None, True
+        self.linked.clear()
+        self.board.engine_lost()
+
+    def _ask(self, record: Any) -> bool:
+        held = self._link
+        if held is None or held.transport is None:
+            return False
+        freeing = isinstance(record, link.Shut | link.Trim)
+        if held.transport.get_write_buffer_size() > _MOST_WAITING_BYTES and not freeing:
+            return False
+        self._requests.append(record)
+        if not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+        return True
+
+    def _flush(self) -> None:
+        """Everything that was asked in this round of the loop is one batch."""
+        self._flushing = False
+        requests, self._requests = self._requests, []
+        if requests and self._link is not None and self._link.transport is not None:
+            self._link.transport.write(encode_batch(requests))
+
+    def said(self, records: list[Any]) -> None:
+        if any(isinstance(record, link.Drain) for record in records):
+            self._on_drain()
+        self.board.said(records)

@@ -1,0 +1,114 @@
+"""What a file is, and how its bytes are to be read."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from vedette.errors import IngestError
+
+__all__ = ["CODE_LANGUAGES", "ContentType", "decoded", "detect_type"]
+
+
+class ContentType(StrEnum):
+    PLAIN = "plain"
+    MARKDOWN = "markdown"
+    CODE = "code"
+    HTML = "html"
+    PDF = "pdf"
+    JSON = "json"
+    CSV = "csv"
+
+
+CODE_LANGUAGES: Mapping[str, str] = {
+    **dict.fromkeys((".py", ".pyi"), "python"),
+    **dict.fromkeys((".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx"), "javascript"),
+    ".go": "go",
+    ".rs": "rust",
+    **dict.fromkeys((".rb",), "ruby"),
+    **dict.fromkeys((".sh", ".bash", ".zsh"), "shell"),
+    **dict.fromkeys(
+        (".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".scala", ".swift", ".php"), "braces"
+    ),
+    ".sql": "sql",
+}
+_BY_SUFFIX: Mapping[str, ContentType] = {
+    **dict.fromkeys((".md", ".markdown", ".mdx"), ContentType.MARKDOWN),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), ContentType.HTML),
+    **dict.fromkeys((".json", ".geojson", ".webmanifest"), ContentType.JSON),
+    **dict.fromkeys((".csv", ".tsv"), ContentType.CSV),
+    ".pdf": ContentType.PDF,
+    **dict.fromkeys(CODE_LANGUAGES, ContentType.CODE),
+}
+_BOMS = (  # longest first: the BOM of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_HEAD = 4_096
+"""Bytes that are looked at for signs of what a file is."""
+
+
+def detect_type(path: str, data: bytes) -> ContentType:
+    """By its first bytes when they are sure, else by its name."""
+    head = data[:_HEAD]
+    if head.startswith(b"%PDF-"):
+        return ContentType.PDF
+    by_name = _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())
+    if by_name is not None:
+        return by_name
+    start = head.lstrip().lower()
+    return ContentType.HTML if start.startswith((b"<!doctype html", b"<html")) else ContentType.PLAIN
+
+
+def decoded(path: str, data: bytes) -> str:
+    """The text of a file; E4512 when it is none."""
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _strictly(path, data, encoding)
+    if b"\0" in data[:_HEAD]:
+        wide = _wide_encoding(data[:_HEAD])
+        if wide is None:
+            raise _no_text(path, "it has zero bytes, as programs, pictures and archives do")
+        return _strictly(path, data, wide)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return _guessed(path, data)
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """UTF-16 without a mark: nearly every second byte is zero, and on one side only."""
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    half = max(1, len(head) // 2)
+    if odd > 0.7 * half and even < 0.1 * half:
+        return "utf-16-le"
+    return "utf-16-be" if even > 0.7 * half and odd < 0.1 * half else None
+
+
+def _strictly(path: str, data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise _no_text(
+            path, f"it says {encoding} and is not ({error.reason} at byte {error.start})"
+        ) from error
+
+
+def _guessed(path: str, data: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:65_536]).best()
+    if best is None:
+        raise _no_text(path, "no encoding makes sense of its bytes")
+    return data.decode(best.encoding, errors="replace")
+
+
+def _no_text(path: str, why: str) -> IngestError:
+    return IngestError(
+        "E4512", f"{path} is no text: {why}; ignore such files with a pattern", fields={"path": path}
+    )

@@ -1,0 +1,107 @@
+"""Text to vectors. The seam, and two that need no network.
+
+`wordllama` (the default) has its weights in its wheel and knows what words mean; `hashing` knows only which words are
+there, is the same on every machine, and is for tests. Vectors have length 1, or are zero for text without words.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vedette.errors import IngestError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+__all__ = ["EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder", "embedder_named"]
+
+
+class Embedder(Protocol):
+    """The same text is the same vector. The usual mistake: an answer that depends on the rest of the batch."""
+
+    name: str
+    """Written beside every vector: those of another name are not compared with ours."""
+    dimensions: int
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One row per text; E4522 when it cannot."""
+        ...
+
+
+class WordLlamaEmbedder:
+    def __init__(self) -> None:
+        try:
+            import wordllama  # type: ignore[import-untyped]
+
+            folder = Path(wordllama.__file__).parent
+            self._model: Any = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+        except Exception as error:
+            raise IngestError(
+                "E4522",
+                f"the embedder wordllama cannot be loaded ({error}): install vedette[files]",
+                fields={"embedder": "wordllama"},
+            ) from error
+        self.dimensions = 256
+        self.name = f"wordllama-{self.dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        return (
+            _unit(self._model.embed(list(texts), norm=False)) if texts else _unit(_zeros(0, self.dimensions))
+        )
+
+
+_WORD = re.compile(r"\w+")
+
+
+class HashingEmbedder:
+    """Words, and pairs of neighbours, counted in a fixed number of places."""
+
+    def __init__(self, dimensions: int = 256) -> None:
+        self.dimensions = dimensions
+        self.name = f"hashing-{dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = _zeros(len(texts), self.dimensions)
+        for row, text in enumerate(texts):
+            words = _WORD.findall(text.lower())
+            for feature in [*words, *(f"{one} {two}" for one, two in pairwise(words))]:
+                code = zlib.crc32(feature.encode())  # never hash(): that differs from process to process
+                vectors[row, code % self.dimensions] += 1.0 if code >> 31 else -1.0
+        return _unit(vectors)
+
+
+EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {"wordllama": WordLlamaEmbedder, "hashing": HashingEmbedder}
+
+
+def embedder_named(name: str) -> Embedder:
+    """E4522 when there is none of that name."""
+    if name not in EMBEDDERS:
+        known = ", ".join(EMBEDDERS)
+        raise IngestError(
+            "E4522", f"there is no embedder '{name}'; known are {known}", fields={"embedder": name}
+        )
+    return EMBEDDERS[name]()
+
+
+def _zeros(rows: int, columns: int) -> Vectors:
+    import numpy as np
+
+    return np.zeros((rows, columns), dtype=np.float32)
+
+
+def _unit(vectors: Any) -> Vectors:
+    """Each row of length 1; a row that has none stays zero instead of becoming NaN."""
+    import numpy as np
+
+    rows: Vectors = np.nan_to_num(np.asarray(vectors, dtype=np.float32))
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit

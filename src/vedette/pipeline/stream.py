@@ -1,0 +1,63 @@
+"""The stream itself: journal ranges through the fused stages, checkpointed only after delivery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event as Flag
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from vedette.clock import Clock, SystemClock
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.datasource import JournalSource
+from vedette.pipeline.schema import OUTCOME, spark_schema
+from vedette.pipeline.topology import hot_path
+
+__all__ = ["start_stream", "stop_stream"]
+
+DRAIN_SECONDS = 10.0
+
+
+def start_stream(
+    session: SparkSession,
+    context: PipelineContext,
+    checkpoint: Path,
+    *,
+    start: str = "latest",
+    shares: int = 2,
+    max_rows: int = 20_000,
+) -> StreamingQuery:
+    """Start the query. Its checkpoint moves when all tasks of a batch have ended, and they end when all is accepted.
+
+    `start` counts only for a checkpoint that does not exist yet: an offset of the journal, or `latest`.
+    """
+    session.dataSource.register(JournalSource)
+    options = {
+        "journal": context.journal,
+        "index": str(context.index),
+        "start": start,
+        "shares": str(shares),
+        "maxrows": str(max_rows),
+    }
+    changes = session.readStream.format(JournalSource.name()).options(**options).load()
+    outcomes = changes.mapInArrow(hot_path(context), spark_schema(OUTCOME))
+    return (
+        outcomes.writeStream.format("noop")
+        .queryName(f"vedette {checkpoint.name}")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def stop_stream(query: StreamingQuery, clock: Clock | None = None) -> None:
+    """Stop between two batches if there is such a moment soon: a batch that is cut off is delivered again."""
+    clock, pause = clock or SystemClock(), Flag()
+    end = clock.monotonic() + DRAIN_SECONDS
+    while query.isActive and clock.monotonic() < end:
+        status = query.status
+        if not status["isDataAvailable"] and query.lastProgress is not None:
+            break
+        pause.wait(0.02)
+    query.stop()

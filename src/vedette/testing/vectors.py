@@ -1,0 +1,92 @@
+"""The vector store in memory: the twin of `vedette.ingest.qdrant`, for tests of one's own ingest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from vedette.errors import IngestError
+from vedette.ingest.vectors import FileVectors, SearchHit, StoredFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["MemoryVectors"]
+
+
+class MemoryVectors:
+    """Set `down` to a text and every call is E4521 with it."""
+
+    def __init__(self) -> None:
+        self.down: str | None = None
+        self.replacements = 0
+        """Files written so far."""
+        self._dimensions: dict[str, int] = {}
+        self._files: dict[str, dict[str, FileVectors]] = {}
+
+    def prepare(self, collection: str, dimensions: int) -> None:
+        self._reach()
+        size = self._dimensions.setdefault(collection, dimensions)
+        self._files.setdefault(collection, {})
+        if size != dimensions:
+            raise IngestError("E4523", f"'{collection}' holds vectors of {size} numbers, not {dimensions}")
+
+    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+        self._reach()
+        files = self._files.get(collection, {})
+        return {
+            path: StoredFile(content_hash=files[path].content_hash, embedder=files[path].embedder)
+            for path in paths
+            if path in files
+        }
+
+    def replace(self, collection: str, file: FileVectors) -> None:
+        self._reach()
+        self.replacements += 1
+        self._files[collection][file.path] = file
+
+    def remove(self, collection: str, path: str) -> None:
+        self._reach()
+        self._files.get(collection, {}).pop(path, None)
+
+    def flush(self) -> None:
+        self._reach()
+
+    def paths(self, collection: str) -> set[str]:
+        self._reach()
+        return set(self._files.get(collection, {}))
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
+    ) -> list[SearchHit]:
+        self._reach()
+        hits = [
+            SearchHit(
+                path=file.path,
+                start=chunk.place.start,
+                end=chunk.place.end,
+                unit=chunk.place.unit,
+                title=chunk.title,
+                text=chunk.text,
+                score=float(row @ vector),
+            )
+            for file in self._files.get(collection, {}).values()
+            if file.embedder == embedder
+            for chunk, row in zip(file.chunks, file.vectors, strict=True)
+        ]
+        return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+    def collections(self) -> Mapping[str, int]:
+        self._reach()
+        return {
+            name: sum(len(file.chunks) for file in files.values())
+            for name, files in sorted(self._files.items())
+        }
+
+    def close(self) -> None:
+        pass
+
+    def _reach(self) -> None:
+        if self.down is not None:
+            raise IngestError("E4521", self.down)

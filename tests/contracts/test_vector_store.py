@@ -1,0 +1,161 @@
+"""One contract for the vector store: Qdrant in a folder, and its twin in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vedette.errors import IngestError
+from vedette.ingest.chunking import Chunk
+from vedette.ingest.document import Place
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.qdrant import QdrantVectors
+from vedette.ingest.vectors import FileVectors, StoredFile, VectorStore
+from vedette.testing.vectors import MemoryVectors
+
+EMBEDDER = HashingEmbedder(32)
+
+
+@pytest.fixture(params=["qdrant", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorStore]:
+    makers: dict[str, Callable[[], VectorStore]] = {
+        "qdrant": lambda: QdrantVectors(tmp_path / "vectors"),
+        "memory": MemoryVectors,
+    }
+    made = makers[request.param]()
+    made.prepare("docs", 32)
+    yield made
+    made.close()
+
+
+def file(path: str, *texts: str, content_hash: str = "h") -> FileVectors:
+    place = Place(start=3, end=5, unit="line")
+    return FileVectors(
+        path=path,
+        watch_id="w",
+        content_hash=content_hash,
+        embedder=EMBEDDER.name,
+        chunks=[Chunk(text=text, place=place, title="t") for text in texts],
+        vectors=EMBEDDER.embed(texts),
+    )
+
+
+def found(store: VectorStore, text: str, collection: str = "docs", limit: int = 10) -> list[str]:
+    hits = store.search(collection, EMBEDDER.embed([text])[0], EMBEDDER.name, limit)
+    return [f"{hit.path}:{hit.text}" for hit in hits]
+
+
+def test_what_is_stored_is_found_with_its_place(store: VectorStore) -> None:
+    store.replace("docs", file("/a", "red apples", "green pears"))
+    (best, *_) = store.search("docs", EMBEDDER.embed(["green pears"])[0], EMBEDDER.name, 10)
+    assert (best.path, best.start, best.end, best.unit, best.title) == ("/a", 3, 5, "line", "t")
+    assert best.text == "green pears"
+    assert best.score == pytest.approx(1.0, abs=1e-4)
+
+
+def test_replacing_leaves_nothing_of_the_old(store: VectorStore) -> None:
+    store.replace("docs", file("/a", "one", "two", "three", content_hash="old"))
+    store.replace("docs", file("/b", "other"))
+    for _ in range(2):
+        store.replace("docs", file("/a", "four", content_hash="new"))
+        assert store.collections() == {"docs": 2}
+        assert set(found(store, "one")) == {"/a:four", "/b:other"}
+        assert store.stored("docs", ["/a", "/b", "/c"]) == {
+            "/a": StoredFile(content_hash="new", embedder="hashing-32"),
+            "/b": StoredFile(content_hash="h", embedder="hashing-32"),
+        }
+    store.replace("docs", file("/a", *(f"word{number}" for number in range(40)), content_hash="long"))
+    assert store.collections() == {"docs": 41}
+
+
+def test_removing(store: VectorStore) -> None:
+    store.replace("docs", file("/a", "one", "two"))
+    store.replace("docs", file("/ab", "one"))
+    for _ in range(2):
+        store.remove("docs", "/a")
+        assert store.paths("docs") == {"/ab"}
+    store.remove("nowhere", "/a")
+
+
+def test_collections_are_apart_and_vectors_of_another_embedder_are_not_compared(store: VectorStore) -> None:
+    store.prepare("other", 32)
+    store.replace("docs", file("/a", "one"))
+    store.replace("other", file("/a", "two"))
+    assert found(store, "one") == ["/a:one"]
+    assert found(store, "one", "other") == ["/a:two"]
+    assert found(store, "one", "nowhere") == []
+    assert store.search("docs", EMBEDDER.embed(["one"])[0], "another", 10) == []
+
+
+def test_vectors_of_another_size_are_refused(store: VectorStore) -> None:
+    for _ in range(2):
+        with pytest.raises(IngestError, match="E4523"):
+            store.prepare("docs", 64)
+    store.prepare("docs", 32)
+
+
+def test_many_paths_at_once(store: VectorStore) -> None:
+    paths = [f"/{number}" for number in range(1_200)]
+    for path in paths[::100]:
+        store.replace("docs", file(path, "x"))
+    assert set(store.stored("docs", paths)) == set(paths[::100]) == store.paths("docs")
+
+
+@pytest.mark.parametrize("steps_done", range(4))
+@pytest.mark.parametrize("then", ["shorter", "removed"])
+def test_a_death_within_a_replacement_leaves_nothing_behind(
+    tmp_path: Path, steps_done: int, then: str
+) -> None:
+    store = QdrantVectors(tmp_path)
+    store.prepare("docs", 32)
+    store.replace("docs", file("/a", "one", "two", "three", content_hash="old"))
+    client: Any = store._client
+    real = client.batch_update_points
+
+    def dying(collection: str, steps: list[Any], wait: bool) -> None:
+        real(collection, steps[:steps_done], wait=wait)
+        raise OSError("killed")
+
+    client.batch_update_points = dying
+    longer = file("/a", *(f"word{number}" for number in range(9)), content_hash="new")
+    with pytest.raises(IngestError, match="killed"):
+        store.replace("docs", longer)
+    client.batch_update_points = real
+    finished = {0: "old", 3: "new"}.get(steps_done)
+    stored = store.stored("docs", ["/a"])
+    assert [each.content_hash for each in stored.values()] == ([finished] if finished else [])
+    if then == "removed":
+        store.remove("docs", "/a")
+        assert store.collections() == {"docs": 0}
+    else:
+        store.replace("docs", file("/a", "four", "five", content_hash="newest"))
+        assert store.collections() == {"docs": 2}
+    store.close()
+
+
+def test_a_folder_is_for_one_process_and_says_so(tmp_path: Path) -> None:
+    first = QdrantVectors(tmp_path)
+    with pytest.raises(IngestError, match=r"E4521.*one process at a time"):
+        QdrantVectors(tmp_path)
+    first.close()
+
+
+def test_what_is_stored_survives(tmp_path: Path) -> None:
+    first = QdrantVectors(tmp_path)
+    first.prepare("docs", 32)
+    first.replace("docs", file("/a", "one", "two"))
+    first.close()
+    second = QdrantVectors(tmp_path)
+    assert second.collections() == {"docs": 2}
+    assert found(second, "two")[0] == "/a:two"
+    second.close()
+
+
+def test_a_server_that_is_not_there_is_e4521() -> None:
+    store = QdrantVectors("http://127.0.0.1:9")
+    with pytest.raises(IngestError, match=r"E4521.*is the server running"):
+        store.prepare("docs", 32)
+    store.close()

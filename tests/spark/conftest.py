@@ -1,0 +1,111 @@
+"""One Spark session for all tests of the pipeline: it takes seconds to start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vedette.pipeline.context import PipelineContext
+from vedette.sources.images import encode_image
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import Source, SourceEvent
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.testing.ingest import IngestReceiver
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("spark")
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        pytest.skip("no Java: `make setup` installs it where it may")
+    from vedette.pipeline.session import open_session
+
+    session = open_session(work=tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+
+
+@dataclass
+class Shop:
+    """A home with one source, a registry, an index and a gateway that takes deliveries."""
+
+    home: Path
+    receiver: IngestReceiver
+    journal: CollectionJournal = field(init=False)
+    registry: SubscriptionRegistry = field(init=False)
+    compactor: Compactor = field(init=False)
+    written: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal = open_journal(self.home)
+        self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=4))
+        self.registry = SubscriptionRegistry(self.home)
+        self.registry.join("g1", self.receiver.address, 3600)
+        self.compactor = Compactor(self.registry, self.home / "index")
+
+    @property
+    def context(self) -> PipelineContext:
+        return PipelineContext(
+            journal=self.journal.address,
+            registry=self.registry.address,
+            index=self.home / "index",
+            secret="s",
+        )
+
+    def subscribe(self, id: str, source: str, *, kind: Any = "cel", publish: bool = True) -> int:
+        request = SubscriptionRequest(
+            id=id,
+            tenant="default",
+            collection="shop::orders",
+            boundary=self.journal.last_offset(),
+            form=Form(kind=kind, source=source),
+        )
+        (number,) = self.registry.register("g1", [request], 3600)
+        if publish:
+            self.compactor.publish()
+        return number
+
+    def write(self, *documents: tuple[str, dict[str, Any] | None]) -> int:
+        events = []
+        for key, document in documents:
+            self.written += 1
+            image = None if document is None else encode_image(document)
+            events.append(
+                SourceEvent(
+                    event_id=f"e{self.written}",
+                    collection="shop::orders",
+                    key=key,
+                    after=image,
+                    created=True,
+                    time_ms=self.written,
+                )
+            )
+        return self.journal.append("shop", events, None).offset
+
+    def close(self) -> None:
+        self.receiver.close()
+        self.journal.close()
+        self.registry.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path, IngestReceiver(tmp_path / "in", secret="s"))
+    yield shop
+    shop.close()

@@ -1,0 +1,100 @@
+"""The stream on a real Spark: what is written reaches the gateway once, in order, whatever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+from tests.spark.conftest import Shop
+from vedette.pipeline.stream import start_stream, stop_stream
+
+
+def told(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    unique = sorted(shop.receiver.unique.values(), key=lambda change: change.offset)
+    return [(c.key, tuple(c.enter), tuple(c.update), tuple(c.leave)) for c in unique]
+
+
+def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path):
+    paid = shop.subscribe("paid", "doc.status == 'paid'")
+    large = shop.subscribe("large", "doc.total > 100")
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start="0")
+    try:
+        shop.write(("a", {"status": "paid", "total": 10}), ("b", {"status": "open", "total": 500}))
+        shop.write(("a", {"status": "open", "total": 200}), ("b", None), ("c", {"status": "x", "total": 1}))
+        last = shop.write(("c", {"status": "paid", "total": 1}))
+        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert told(shop) == [
+            ("a", (paid,), (), ()),
+            ("b", (large,), (), ()),
+            ("a", (large,), (), (paid,)),
+            ("b", (), (), (large,)),
+            ("c", (paid,), (), ()),
+        ]
+        # One that comes later is told what happened after its snapshot, though the batch with it comes later still.
+        late = shop.subscribe("late", "doc.status == 'new'", publish=False)
+        last = shop.write(("d", {"status": "new", "total": 1}), ("e", {"status": "new", "total": 101}))
+        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert not any(late in c.enter for c in shop.receiver.changes)
+        shop.compactor.publish()
+        assert shop.receiver.wait_for(lambda: sum(late in c.enter for c in shop.receiver.changes) == 2)
+        assert all(c.again for c in shop.receiver.changes if late in c.enter)
+    finally:
+        stop_stream(query)
+    # Stopped and started again it goes on where it was: nothing twice, nothing missing.
+    before = len(shop.receiver.changes)
+    last = shop.write(("f", {"status": "paid", "total": 1}))
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint")
+    try:
+        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert [c.key for c in shop.receiver.changes[before:]] == ["f"]
+    finally:
+        stop_stream(query)
+
+
+def python_workers() -> list[int]:
+    """Python processes that were forked from our daemon by the JVM of this process."""
+    parents: dict[int, tuple[int, str]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            command = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        parents[int(folder.name)] = (int(fields[1]), command)
+
+    def ancestors(pid: int) -> set[int]:
+        found = set()
+        while pid in parents:
+            pid = parents[pid][0]
+            found.add(pid)
+        return found
+
+    daemons = {p for p, (_, c) in parents.items() if "worker_daemon" in c and os.getpid() in ancestors(p)}
+    return [pid for pid, (parent, _) in parents.items() if parent in daemons]
+
+
+def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp_path: Path):
+    everything = shop.subscribe("all", "true")
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start="0", max_rows=50)
+    try:
+        killed = 0
+        for round_ in range(8):
+            last = shop.write(*((f"k{n}", {"round": round_, "n": n}) for n in range(100)))
+            Flag().wait(0.05)
+            for pid in python_workers():
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        assert killed > 0
+        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed), 120)
+        assert query.isActive
+        unique = shop.receiver.unique
+        assert len(unique) == 800
+        for partition in {place[0] for place in unique}:
+            seqs = sorted(seq for p, _, seq in unique if p == partition)
+            assert seqs == list(range(1, len(seqs) + 1))
+        assert all(everything in (*c.enter, *c.update) for c in unique.values())
+    finally:
+        stop_stream(query)

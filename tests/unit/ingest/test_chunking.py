@@ -1,0 +1,77 @@
+"""Chunks: bounded, complete, in order, with honest places, along the structure."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.errors import FolderError
+from vedette.ingest.chunking import ChunkingConfig, chunks_of
+from vedette.ingest.document import Document, Part
+
+LINES = st.lists(st.text(alphabet="ab \t", max_size=30), max_size=30)
+CONFIGS = st.integers(1, 40).flatmap(
+    lambda size: st.builds(
+        ChunkingConfig, max_characters=st.just(size), overlap_characters=st.integers(0, size // 2)
+    )
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    lines = draw(LINES)
+    starts = sorted(draw(st.sets(st.integers(0, max(0, len(lines) - 1))))) if lines else []
+    return Document.of_lines(lines, [Part(start=start, title=str(start)) for start in starts])
+
+
+@given(documents(), CONFIGS)
+def test_chunks_are_bounded_complete_and_where_they_say(document: Document, config: ChunkingConfig) -> None:
+    chunks = chunks_of(document, config)
+    covered: set[int] = set()
+    for chunk in chunks:
+        assert chunk.text.strip()
+        assert len(chunk.text) <= config.max_characters
+        first, last = chunk.place.start, chunk.place.end
+        whole = "\n".join(document.lines[first - 1 : last])
+        assert chunk.text == whole or (first == last and chunk.text in whole)
+        covered |= set(range(first, last + 1))
+    blank = {number for number, line in enumerate(document.lines, start=1) if not line.strip()}
+    assert covered | blank == set(range(1, len(document.lines) + 1))
+    assert [chunk.place.start for chunk in chunks] == sorted(chunk.place.start for chunk in chunks)
+
+
+@given(st.text(alphabet="abc ", min_size=1, max_size=300), CONFIGS)
+def test_a_long_line_is_cut_and_nothing_of_it_is_lost(line: str, config: ChunkingConfig) -> None:
+    chunks = chunks_of(Document.of_lines([line], []), config)
+    position = 0
+    for chunk in chunks:
+        found = line.find(chunk.text, max(0, position - config.overlap_characters))
+        assert found >= 0
+        assert not line[position:found].strip(), "only blanks between two pieces"
+        position = max(position, found + len(chunk.text))
+    assert not line[position:].strip()
+
+
+def test_parts_are_kept_whole_and_small_neighbours_share() -> None:
+    lines = ["# a", "x" * 10, "# b", "y" * 10, "# c", "z" * 25]
+    parts = [Part(start=0, title="a"), Part(start=2, title="b"), Part(start=4, title="c")]
+    config = ChunkingConfig(max_characters=30, overlap_characters=0)
+    chunks = chunks_of(Document.of_lines(lines, parts), config)
+    assert [(chunk.place.start, chunk.place.end, chunk.title) for chunk in chunks] == [
+        (1, 4, "a"),
+        (5, 6, "c"),
+    ]
+
+
+def test_a_long_part_is_cut_between_lines_with_overlap() -> None:
+    lines = [f"line {number:03}" for number in range(20)]
+    config = ChunkingConfig(max_characters=45, overlap_characters=10)
+    places = [(c.place.start, c.place.end) for c in chunks_of(Document.of_lines(lines, []), config)]
+    assert places == [(1, 5), (5, 9), (9, 13), (13, 17), (17, 20)]
+
+
+@pytest.mark.parametrize("values", [{"max_characters": 0}, {"max_characters": 10, "overlap_characters": 6}])
+def test_sizes_that_make_no_sense_are_refused(values: dict[str, int]) -> None:
+    with pytest.raises(FolderError, match="E4502"):
+        ChunkingConfig(**values)

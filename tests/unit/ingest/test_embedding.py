@@ -1,0 +1,60 @@
+"""Embedders: unit vectors, the same for the same text, and the default one knows what words mean."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from vedette.errors import IngestError
+from vedette.ingest.embedding import EMBEDDERS, embedder_named
+
+
+@pytest.mark.parametrize("name", list(EMBEDDERS))
+def test_contract(name: str) -> None:
+    embedder = embedder_named(name)
+    texts = ["a folder of files", "", "\0\ud7ff", "a folder of files", "x" * 50_000]
+    vectors = embedder.embed(texts)
+    assert vectors.shape == (5, embedder.dimensions)
+    assert vectors.dtype == np.float32
+    assert np.isfinite(vectors).all()
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.all((np.abs(lengths - 1) < 1e-5) | (lengths == 0))
+    alone = np.vstack([embedder.embed([text]) for text in texts])
+    assert np.allclose(vectors, alone, atol=1e-5), "an answer does not depend on its batch"
+    assert embedder.embed([]).shape == (0, embedder.dimensions)
+    assert str(embedder.dimensions) in embedder.name
+
+
+def test_the_default_knows_what_words_mean() -> None:
+    embedder = embedder_named("wordllama")
+    question, near, far = embedder.embed(
+        [
+            "how do I install the program",
+            "setup: put the software on your machine",
+            "the cat sleeps in the sun",
+        ]
+    )
+    assert question @ near > question @ far
+
+
+def test_hashing_is_the_same_in_every_process() -> None:
+    code = "from vedette.ingest.embedding import HashingEmbedder as H; print(H(16).embed(['a b c']).tolist())"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+def test_an_unknown_one_is_refused() -> None:
+    with pytest.raises(IngestError, match="known are wordllama, hashing"):
+        embedder_named("gpt")
