@@ -1,4 +1,4 @@
-"""The command line: python -m benchmarks [--only NAME] [--quick] [--json FILE] [--markdown [FILE]] [--from FILE]."""
+"""The command line: python -m benchmarks [--only NAME] [--quick] [--json FILE] [--markdown [FILE]] [--from FILE …]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.case import Case, Outcome
 from benchmarks.cases import CASES
 from benchmarks.machine import describe, load, revision
 from benchmarks.page import page
-from benchmarks.record import Run, read_run, write_run
+from benchmarks.record import Run, joined, read_run, write_run
 from benchmarks.runner import RESULTS, run_apart
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import print_run
@@ -36,7 +36,12 @@ def _arguments(words: Sequence[str]) -> Namespace:
         "--json", type=Path, default=RESULTS / "latest.json", metavar="FILE", help="where the run goes"
     )
     parser.add_argument(
-        "--from", dest="source", type=Path, metavar="FILE", help="measure nothing, show this run"
+        "--from",
+        dest="sources",
+        type=Path,
+        metavar="FILE",
+        nargs="+",
+        help="measure nothing, show this run; of several, all their cases",
     )
     parser.add_argument(
         "--markdown",
@@ -83,8 +88,8 @@ def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Run:
 def _main(words: Sequence[str]) -> int:
     asked = _arguments(words)
     console = Console()
-    if asked.source is not None:
-        run = read_run(asked.source)
+    if asked.sources:
+        run = joined([read_run(source) for source in asked.sources], [case.name for case in CASES])
     else:
         cases = [case for case in CASES if asked.only is None or case.name in asked.only]
         run = _measure(cases, QUICK if asked.quick else FULL, console)

@@ -16,7 +16,8 @@ _HEAD = """# Benchmarks
 <!-- Written by `python -m benchmarks --markdown`; edit benchmarks/page.py, not this file. -->
 
 What Vedette does on one machine, beside others asked the same. `make bench` measures it again (`make bench
-ARGS=--quick`: in a minute); `benchmarks/` is how. Absolute times belong to this machine and this hour; ratios travel
+ARGS=--quick`: in a few minutes; `ARGS="--only watch-filter"`: one case) and installs the others first; `benchmarks/` is
+how. Absolute times belong to this machine and this hour; ratios travel
 better.
 """
 
@@ -35,8 +36,12 @@ then say who was unlucky, not who is slow (one such run showed Vedette eight tim
 durability, which steadier ones do not bear out). So the cases that wait for the disk have many short rounds, and the
 bare disk takes its turn among the contenders.
 
-All engines are called from Python, in process, with their own Python packages: a call across that border is part of
-what a user pays. Vedette is the only one of them written in Python.
+Engines that can be embedded are called from Python, in process, with their own Python packages: a call across that
+border is part of what a user pays. Vedette is the only one of them written in Python. The databases for Node run in a
+Node process, where changes and events stay. Queue servers run beside the Python process, on the same two cores.
+
+This machine has two cores and may be shared: where the line above says a load well over 1, everybody was slowed down by
+others, whoever has several threads or processes more than the rest, and absolute figures are lower bounds.
 """
 
 _DURABILITY = """
@@ -56,6 +61,30 @@ Seen by counting system calls (`strace -f -e trace=fsync,fdatasync`) over 500 in
 So the durable cases use CozoDB on SQLite and SurrealDB with `SURREAL_SYNC_DATA=true`; the case "not waited for" puts
 the others beside Vedette's `durability="relaxed"`. Vedette's commits that wait at the same time share a sync: 3,200
 commits from 32 threads took 200.
+
+The queues, counted the same way on the process that writes:
+
+| | as configured here | 200 puts, one by one | 320 puts, 32 at once | 205 taken and acknowledged | 320, 256 in flight |
+| --- | --- | ---: | ---: | ---: | ---: |
+| Vedette | as it comes | 200 | 10 | 205 | 2 |
+| NATS JetStream | `sync_interval: always` (default: every two minutes); acks confirmed | 200 | 320 | 211 | 325 |
+| Redis Streams | `appendfsync always` (default: every second) | 200 | 18 | 410 | 4 |
+| RabbitMQ | quorum queue on one node, publisher confirms | 201 | 30 | 208 | 29 |
+| procrastinate | PostgreSQL as it comes | 200 | 321 | 412 | 635 |
+| beanstalkd | `-b … -f0` (default: no file at all) | 200 | 320 | 205 | 320 |
+
+All of them have synced an item before they confirm it. RabbitMQ syncs acknowledgements too, but AMQP has no answer to
+them: a consumer cannot know that one is durable. Redis acknowledges and deletes in one command, procrastinate's
+acknowledgement is the end of the job. Live queries keep nothing on disk here: drasi-lib, SurrealDB's `mem://` and
+PGlite are asked in memory, and so is Vedette, except where a line says fsync.
+
+## What the peers with live queries cannot do
+
+- **drasi-lib**: queries have no parameters; each is evaluated for itself, so a thousand of them cost a thousand times
+  one; `push_change` returns before anything is evaluated.
+- **SurrealDB's `LIVE SELECT`** looks at one table, so there is no pattern over an edge; a record that leaves the filter
+  is not told, so it gets half the events.
+- **PGlite's `live.changes`** runs the whole query again after each change.
 """
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from benchmarks.case import Outcome
 from benchmarks.machine import Machine
 
-__all__ = ["Run", "read_run", "write_run"]
+__all__ = ["Run", "joined", "read_run", "write_run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +36,22 @@ def write_run(run: Run, path: Path) -> None:
 
 def read_run(path: Path) -> Run:
     return msgspec.json.decode(path.read_bytes(), type=Run)
+
+
+def joined(runs: Sequence[Run], names: Sequence[str]) -> Run:
+    """Runs of some cases each as one, cases in the order of `names`; of a case that is there twice, the later."""
+    first, last = runs[0], runs[-1]
+    outcomes: dict[str, list[Outcome]] = {}
+    for run in runs:
+        outcomes |= {
+            case: [o for o in run.outcomes if o.case == case] for case in {o.case for o in run.outcomes}
+        }
+    return Run(
+        machine=replace(first.machine, load_before=max(run.machine.load_before for run in runs)),
+        scale="full" if all(run.scale == "full" for run in runs) else "quick",
+        complete=set(names) <= outcomes.keys(),
+        seconds=sum(run.seconds for run in runs),
+        load_after=max(run.load_after for run in runs),
+        revision_after=last.revision_after,
+        outcomes=[outcome for name in names for outcome in outcomes.get(name, ())],
+    )

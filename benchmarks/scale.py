@@ -71,7 +71,7 @@ FULL = Scale(
     paced_seconds=5,
     messages=400,
     shared_messages=3_200,
-    queue_rounds=11,
+    queue_rounds=9,
     backlog=1_000_000,
 )
 

@@ -40,7 +40,9 @@ def send(sender: vedette.Session, to: str, content: str) -> None:
 send(ann, actors["Bob"], "hello")
 send(ann, actors["Bob"], "how are you?")
 
-mine = "WATCH m: Message, inbox(#self, m) [mode: consume, ordering: attribute(m.sent_at ASC)] RETURN m.content"
+mine = (
+    "WATCH m: Message, inbox(#self, m) [mode: consume, ordering: attribute(m.sent_at ASC)] RETURN m.content"
+)
 for message in bob.consume(mine, timeout=0):
     with message:
         print("Bob reads:", message.match["m.content"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import count as counting
 from pathlib import Path
 from statistics import median
@@ -20,45 +21,56 @@ from benchmarks.queues.redis import RedisQueue
 from benchmarks.queues.seam import Queue
 from benchmarks.queues.vedette import VedetteQueue
 from benchmarks.rounds import percentile, rate
+from benchmarks.scale import Scale
 
 __all__ = ["CASES"]
 
 Start = Callable[[Setting], AbstractContextManager[Measure]]
-MeasureQueue = Callable[[Queue, Setting], tuple[float, ...]]
+MeasureQueue = Callable[[Queue, Scale], tuple[float, ...]]
 _IN_FLIGHT = 256
 
 
 def _with(
-    server: Callable[[Path], AbstractContextManager[Any]], make: Callable[[Any], Queue], measure: MeasureQueue
+    server: Callable[[Path], AbstractContextManager[Any]],
+    make: Callable[[Any], Queue],
+    measure: MeasureQueue,
+    share: int = 1,
 ) -> Start:
+    """`share`: a slow queue gets only one in so many of the items."""
+
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
+        scale = setting.scale
+        scale = replace(
+            scale, messages=scale.messages // share, shared_messages=scale.shared_messages // share
+        )
         with server(setting.folder) as place, closing(make(place)) as queue:
-            yield lambda: measure(queue, setting)
+            yield lambda: measure(queue, scale)
 
     return start
 
 
-def _put(queue: Queue, setting: Setting) -> tuple[float, float]:
+def _put(queue: Queue, scale: Scale) -> tuple[float, float]:
     """What was put is taken again afterwards, so that every round finds the same."""
-    one, many, producers = setting.scale.messages, setting.scale.shared_messages, setting.scale.writers
+    one, many, producers = scale.messages, scale.shared_messages, scale.writers
+    many = many // producers * producers
     alone = rate(one, lambda: queue.put(one))
     together = rate(many, lambda: queue.put_together(many, producers))
     check_same(queue.take_together(one + many, _IN_FLIGHT), one + many)
     return alone, together
 
 
-def _take(queue: Queue, setting: Setting) -> tuple[float, float]:
-    one, many, producers = setting.scale.messages, setting.scale.shared_messages, setting.scale.writers
+def _take(queue: Queue, scale: Scale) -> tuple[float, float]:
+    one, many, producers = scale.messages, scale.shared_messages, scale.writers
+    one, many = max(1, one // producers) * producers, many // producers * producers
     queue.put_together(many, producers)
     together = rate(many, lambda: check_same(queue.take_together(many, _IN_FLIGHT), many))
-    one = one // producers * producers
     queue.put_together(one, producers)
     return rate(one, lambda: check_same(queue.take(one), one)), together
 
 
-def _delay(queue: Queue, setting: Setting) -> tuple[float, float]:
-    delays = queue.delays(setting.scale.messages)
+def _delay(queue: Queue, scale: Scale) -> tuple[float, float]:
+    delays = queue.delays(scale.messages)
     return median(delays) * 1000, percentile(delays, 0.99) * 1000
 
 
@@ -86,7 +98,7 @@ def _contenders(measure: MeasureQueue) -> tuple[Contender, ...]:
         ),
         Contender(
             name="procrastinate",
-            start=_with(servers.postgres, ProcrastinateQueue, measure),
+            start=_with(servers.postgres, ProcrastinateQueue, measure, share=4),
             about="PostgreSQL as it comes: a sync a put, two to take and end a job; its worker runs an empty task",
         ),
         Contender(

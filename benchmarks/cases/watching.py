@@ -43,6 +43,10 @@ def _watching(
     return start
 
 
+def _vedette_together(workload: Workload) -> Live:
+    return VedetteLive(workload, together=64)
+
+
 def _drasi_together(workload: Workload) -> Live:
     return DrasiLive(workload, in_flight=64)
 

@@ -16,12 +16,15 @@ edge knows(a: Person, b: Person)
 SPAWN = "SPAWN p: Person { key = $key, rank = $rank } RETURNING id"
 _SET = "SET #$id.rank = $rank"
 _POLL_EVERY = 100
-_CHUNK = 10_000
 
 
 class VedetteLive:
-    def __init__(self, workload: Workload, *, one_for_all: bool = False) -> None:
-        """`one_for_all`: instead of many watches with a key each, one with a key that everybody has."""
+    def __init__(self, workload: Workload, *, one_for_all: bool = False, together: int = 1) -> None:
+        """`one_for_all`: instead of many watches with a key each, one with a key that everybody has.
+
+        `together`: how many changes are one transaction.
+        """
+        self._together = together
         self.db = vedette.open(":memory:")
         self.db.define(ONTOLOGY)
         self.session = self.db.session()
@@ -60,12 +63,25 @@ class VedetteLive:
                 execute(_SET, id=ids[key], rank=rank)
                 seen += len(watches[key].poll())
             return seen
+        if self._together > 1:
+            return self._change_together(changes)
         seen, watch = 0, watches[0]
         for number, (key, rank) in enumerate(changes):
             execute(_SET, id=ids[key], rank=rank)
             if number % _POLL_EVERY == 0:
                 seen += len(watch.poll())
         return seen + len(watch.poll())
+
+    def _change_together(self, changes: Sequence[Change]) -> int:
+        execute, ids, watch = self.session.execute, self._ids, self._watches[0]
+        seen = 0
+        for start in range(0, len(changes), self._together):
+            execute("BEGIN")
+            for key, rank in changes[start : start + self._together]:
+                execute(_SET, id=ids[key], rank=rank)
+            execute("COMMIT")
+            seen += len(watch.poll())
+        return seen
 
     def close(self) -> None:
         self.db.close()

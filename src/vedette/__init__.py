@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.home import Vedette
     from vedette.engine.home import open_vedette as open
+    from vedette.engine.jobs import Job, Jobs
     from vedette.engine.result import Result
     from vedette.engine.session import Session
     from vedette.engine.watch_handle import WatchHandle
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         AnalysisError,
         ConstraintViolation,
         FilterError,
+        GatewayError,
         FolderError,
         IngestError,
         InvalidStatement,
@@ -58,6 +60,7 @@ _HOMES = {
     "vedette.engine.async_session": ("AsyncSession",),
     "vedette.engine.database": ("Database",),
     "vedette.engine.home": ("Vedette", ("open", "open_vedette")),
+    "vedette.engine.jobs": ("Job", "Jobs"),
     "vedette.engine.result": ("Result",),
     "vedette.engine.session": ("Session",),
     "vedette.engine.watch_handle": ("WatchHandle",),
@@ -65,6 +68,7 @@ _HOMES = {
         "AnalysisError",
         "ConstraintViolation",
         "FilterError",
+        "GatewayError",
         "FolderError",
         "IngestError",
         "InvalidStatement",
@@ -102,9 +106,12 @@ __all__ = [
     "Database",
     "Event",
     "FilterError",
+    "GatewayError",
     "FolderError",
     "IngestError",
     "InvalidStatement",
+    "Job",
+    "Jobs",
     "MutationError",
     "ParseError",
     "PatternError",

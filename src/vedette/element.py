@@ -37,7 +37,7 @@ class View(Protocol):
     Iterables may be live: read them to the end, or copy them, before the state behind the view changes.
     """
 
-    def get(self, id: str) -> Element | None:
+    def get(self, id: str, /) -> Element | None:
         """The element with this id, or None."""
         ...
 

@@ -72,6 +72,13 @@ class Settings:
     manage_gc: bool = _setting(
         True, "Freeze what is loaded and let Python's full collections run only when idle"
     )
+    embedder: str = _setting(
+        "wordllama",
+        "What turns text into vectors; hashing knows words only, not what they mean",
+        choices=("wordllama", "hashing"),
+    )
+    qdrant_url: str = _setting("", "The Qdrant server for vectors; empty keeps them in the data directory")
+    max_file_bytes: int = _setting(20_971_520, "Largest file whose text is taken, in bytes", low=1)
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
 
     # --- the gateway ---

@@ -150,6 +150,22 @@ def test_statements_that_look_at_nothing_after_a_failure(db: Vedette, disk: Disk
     assert session.execute("MATCH t: Task RETURN t.title").rows == []
 
 
+def test_whoever_saw_drafts_of_what_was_lost_begins_again(db: Vedette, disk: Disk) -> None:
+    spawn(db.session(), "kept")
+    text = "WATCH t: Task [visibility: immediate] RETURN {}"
+    rows, counted = (db.session().watch(text.format(what)) for what in ("t.title", "COUNT(*) AS n"))
+    writer = db.session()
+    writer.execute("BEGIN")
+    spawn(writer, "draft")
+    told = [event.type for event in rows.poll()]
+    assert told == ["initial", "added"]
+    break_one(db, disk)
+    assert rows.poll()[-1].matches == ({"t.title": "kept"},)
+    assert counted.poll()[-1].matches == ({"n": 1},)
+    writer.execute("ROLLBACK")
+    assert rows.poll() == counted.poll() == []
+
+
 async def execute_async(db: Vedette, text: str) -> None:
     async with db.async_session() as session:
         await session.execute(text)

@@ -123,7 +123,7 @@ CONSUMERS = st.fixed_dictionaries(
         "in_flight": st.sampled_from([None, None, 2]),
         "timeout": st.sampled_from([10, 30]),
         "redeliveries": st.sampled_from([0, 1, 2, 2]),
-        "buries": st.booleans(),
+        "buries": st.sampled_from([None, "grave", "grave", "ghost"]),
         "reliable": st.sampled_from([False, False, True]),
         "later": st.sampled_from([False, False, False, True]),
     }
@@ -195,6 +195,8 @@ class ConsumeMachine(RuleBasedStateMachine):
             self.actors.append(self._made("SPAWN p: Person { } RETURNING id"))
         self.grave = self._made("SPAWN g: Grave { } RETURNING id")
         self.model.graves.add(self.grave)
+        self.ghost = self.grave
+        self._kill_grave()
         self.sessions = [self.db.session(actor) for actor in self.actors]
         self.transactions: list[Transaction | None] = [None] * SESSIONS
 
@@ -329,6 +331,8 @@ class ConsumeMachine(RuleBasedStateMachine):
     def watch(self, wanted: dict[str, Any]) -> None:
         self.numbers += 1
         number, pattern, session = self.numbers, wanted["pattern"], wanted["session"]
+        if self.transactions[session] is not None:
+            self._roll_back(session)
         later, reliable = wanted["later"] and not wanted["reliable"], wanted["reliable"]
         parts = ["mode: consume", pattern.options]
         parts += [f'group: "{wanted["group"]}"'] if wanted["group"] else []
@@ -339,13 +343,14 @@ class ConsumeMachine(RuleBasedStateMachine):
         parts += ["delivery: reliable"] if reliable else []
         parts += ["initial: none"] if later else []
         text = f"WATCH {pattern.text} [{', '.join(filter(None, parts))}] RETURN {pattern.returns}"
-        values = {"grave": self.grave} if wanted["buries"] else {}
+        grave = {"grave": self.grave, "ghost": self.ghost}.get(wanted["buries"])
+        values = {"grave": grave} if grave else {}
         handle = self.sessions[session].watch(text, values)
         self.handles[number], self.names[number] = handle, handle.id
         self.creators[number] = self.actors[session]
         group = wanted["group"] or number
         shared = number if later or not wanted["group"] else None
-        self.pool_keys[number] = (group, text, self.grave, self.actors[session], shared)
+        self.pool_keys[number] = (group, text, grave, self.actors[session], shared)
         pool = Pool(group, wanted["group"], pattern, None)
         if later:
             pool.unwanted = {want.identity for wants in pattern.found(self.model).values() for want in wants}
@@ -357,7 +362,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             wanted["in_flight"],
             wanted["timeout"],
             wanted["redeliveries"],
-            self.grave if wanted["buries"] else None,
+            grave,
             reliable,
         )
         assert [event.type for event in handle.poll(0 if later else 1)] == ([] if later else ["initial"])
@@ -367,9 +372,11 @@ class ConsumeMachine(RuleBasedStateMachine):
         consumer.pool = self.model.open(self.pool_keys[consumer.number], consumer.pool)
 
     def _consumer(self, data: st.DataObject) -> Consumer:
-        return data.draw(
-            st.sampled_from([each for each in self.model.consumers.values() if each.session is not None])
-        )
+        attended = [each for each in self.model.consumers.values() if each.session is not None]
+        return self._chosen(data, attended)
+
+    def _chosen(self, data: st.DataObject, consumers: list[Consumer]) -> Consumer:
+        return self.model.consumers[data.draw(st.sampled_from([each.number for each in consumers]))]
 
     _attended = precondition(lambda self: any(c.session is not None for c in self.model.consumers.values()))
 
@@ -377,7 +384,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         """Mostly one that can be handed something."""
         attended = [each for each in self.model.consumers.values() if each.session is not None]
         ready = [each for each in attended if self.model.share(each, None) and self.model.next_of(each)]
-        return data.draw(st.sampled_from(ready or attended))
+        return self._chosen(data, ready or attended)
 
     @_attended
     @rule(data=st.data())
@@ -449,7 +456,9 @@ class ConsumeMachine(RuleBasedStateMachine):
         for claim in self.model.held(consumer):
             if claim.element in fresh.wants:
                 claim.pool, claim.withdrawn = fresh, False
+        wanted = [claim for claim in self.model.held(consumer) if not claim.withdrawn]
         self.model.close_unused()
+        consumer.told += ["WITHDRAWN" for claim in wanted if claim.withdrawn and not claim.enlisted]
 
     def _usable(self, consumer: Consumer) -> bool:
         """Whether its session takes statements."""
@@ -493,7 +502,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), session=st.integers(0, SESSIONS - 1))
     def attach(self, data: st.DataObject, session: int) -> None:
         away = [consumer for consumer in self.model.consumers.values() if consumer.session is None]
-        consumer = data.draw(st.sampled_from(away))
+        consumer = self._chosen(data, away)
         if self.actors[session] not in (None, self.creators[consumer.number]):
             with self.fails("E8010"):
                 self.sessions[session].attach(self.names[consumer.number])
@@ -509,7 +518,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     def _claim(self, data: st.DataObject) -> tuple[Claim, int]:
         """A claim, and a session: mostly the one that holds it."""
-        claim = data.draw(st.sampled_from(list(self.model.claims.values())))
+        claim = self.model.claims[data.draw(st.sampled_from(list(self.model.claims)))]
         own = claim.consumer.session if claim.consumer.session is not None else 0
         return claim, data.draw(st.sampled_from([own] * 6 + list(range(SESSIONS))))
 
@@ -529,7 +538,9 @@ class ConsumeMachine(RuleBasedStateMachine):
     @_holding
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        claim, session = self._claim(data)
+        self._ack(*self._claim(data))
+
+    def _ack(self, claim: Claim, session: int) -> None:
         transaction = self.transactions[session]
         if not self._may_end(claim, session) or claim.enlisted:
             self._refused(session, "ACK $id", claim.id)
@@ -620,11 +631,13 @@ class ConsumeMachine(RuleBasedStateMachine):
     @_holding
     @rule(data=st.data(), serializable=st.booleans())
     def begin_transaction(self, data: st.DataObject, serializable: bool) -> None:
-        session = self._claim(data)[1]
+        """Begun to acknowledge something in it."""
+        claim, session = self._claim(data)
         if self.transactions[session] is None:
             self.sessions[session].execute("BEGIN SERIALIZABLE" if serializable else "BEGIN")
             known = self.model.jobs.keys() | self.model.links.keys()
             self.transactions[session] = Transaction(serializable, known, self.model.commits)
+        self._ack(claim, session)
 
     def _open_transaction(self, session: int) -> Transaction | None:
         transaction = self.transactions[session]
@@ -667,7 +680,9 @@ class ConsumeMachine(RuleBasedStateMachine):
     @_transacting
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
-        session = self._transacting_session(data)
+        self._roll_back(self._transacting_session(data))
+
+    def _roll_back(self, session: int) -> None:
         self.sessions[session].execute("ROLLBACK")
         self._rolled_back(session)
 
@@ -704,7 +719,7 @@ class ConsumeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.letters)
     @rule(data=st.data())
     def redrive(self, data: st.DataObject) -> None:
-        letter = data.draw(st.sampled_from(self.model.letters))
+        letter = self.model.letters[data.draw(st.integers(0, len(self.model.letters) - 1))]
         letters = self.db.default.watching.consuming.letters.letters.values()
         ids = [each.id for each in letters if each.element == letter.element]
         assert len(ids) == 1, "a dead letter exactly once"
@@ -816,7 +831,7 @@ class ConsumeMachine(RuleBasedStateMachine):
             "in_flight": None,
             "timeout": 30,
             "redeliveries": 1,
-            "buries": False,
+            "buries": None,
             "reliable": False,
             "later": False,
         }
@@ -835,7 +850,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
 TestConsume = ConsumeMachine.TestCase
 TestConsume.settings = settings(
-    max_examples=int(os.environ.get("EX", "60")),
+    max_examples=2_000 if SOAK else 80,
     stateful_step_count=80 if SOAK else 50,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

@@ -233,6 +233,25 @@ def test_policies_that_arrive_later() -> None:
         assert types(follow["system"].news()) == ["added"]
 
 
+def test_a_policy_that_arrives_later_speaks_of_the_actor_and_the_filter_changes() -> None:
+    """What policies mention is no constant of the watch: constants stay what they were."""
+    with team(PEOPLE, ALL_TASKS) as oracle:
+        oracle.do("LINK cleared(#ann, #t1)")
+        more: dict[str, Any] = {"actor": "ann", "other": "NOT follows(#bob, current_actor())"}
+        rows = oracle.follow("t: Task, p: Person", "t.title AS t, p.name AS p", ids="t p", **more)
+        counted = oracle.follow("t: Task", "COUNT(*) AS n", kind="groups", where="t != #t1", **more)
+        oracle.db.define("policy mine: ON MATCH(x: Task) DENY IF NOT EXISTS(cleared(current_actor(), x))")
+        oracle.check("define")
+        assert types(rows.news()) == ["removed", "removed"]
+        assert counted.news()[-1]["match"] == {"n": 0}
+        for follower in (rows, counted):
+            follower.alter()
+        oracle.check("alter")
+        oracle.do("LINK cleared(#ann, #t2)", "LINK follows(#bob, #ann)")
+        assert types(rows.news()) == ["added"] * 2 + ["removed"] * 4
+        assert [event["match"]["n"] for event in counted.news()] == [1, 0]
+
+
 @pytest.mark.parametrize("actor", [None, "ann"])
 def test_attributes_and_types_that_arrive_later(actor: str | None) -> None:
     with team(PEOPLE, ALL_TASKS) as oracle:

@@ -52,12 +52,13 @@ class Fold:
         self.rows = Counter(map(frozen, rows))
 
     def take(self, events: Iterable[Event], *, again: bool = False) -> None:
-        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position; what
-        cannot be told again is in another `initial`, from which the reader begins again.
+        """Apply events. `again`: what was not confirmed may come a second time, and is known by its position.
+
+        An `initial` is no repetition: the reader begins again from there, whatever its position.
         """
         positions: list[int] = []
         for event in events:
-            if again and event.type == "initial" and self._position:
+            if again and event.type == "initial":
                 positions.clear()
                 self._position = event.position
                 self.begin(event.matches or ())

@@ -235,6 +235,7 @@ class Oracle:
         values = more.get("values", ())
         holes = tuple(Hole((value,), "parameter", place) for place, value in enumerate(values))
         query = Query(pattern, where, more.get("filter"), (returns,), ids, holes, kind, keys)
+        query = replace(query, other_filter=more.get("other"))
         immediate = more.get("immediate", False)
         self.take(Follow(len(self.followers), query, values, actor, immediate=immediate))
         self.check(pattern)

@@ -21,6 +21,7 @@ from vedette.errors import MutationError, VedetteError, WatchError
 from vedette.graph.actions import delete_element
 from vedette.graph.transaction import Transaction
 from vedette.values import json_value, timestamp_to_ms
+from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
     from vedette.engine.consuming import Consuming
@@ -49,7 +50,7 @@ class DeadLetters:
         database, watch = self._database, delivery.member.watch
         state = database.state
         destination = self._consuming.destinations.get(watch.number)
-        if destination is not None and state.graph.get(destination) is None:
+        if destination is not None and not self._is_there(watch, destination):
             raise dead_letter_failed(delivery.id, destination, "the destination does not exist")
         element = state.graph.get(delivery.item.element)
         delivery.happen(DeliveryEvent.ENLIST)
@@ -71,6 +72,14 @@ class DeadLetters:
         self.letters[letter.id] = letter
         self._consuming.deliveries.settled([delivery])
         self._consuming.watching.layer_news()
+
+    def _is_there(self, watch: Watch, destination: str) -> bool:
+        """For the watch's actor: what is hidden from it does not exist, whatever it is asked for."""
+        graph = self._database.state.graph
+        if graph.get(destination) is None:
+            return False
+        seen = self._consuming.watching.own_context(watch, graph).view
+        return destination == watch.actor or seen.get(destination) is not None
 
     def _letter(
         self,
@@ -193,7 +202,7 @@ class DeadLetters:
             return
         for place in list(member.pool.places.values()):
             if place.item.parked:
-                self._consuming.deliveries.unpark(place.item.element, member.group.name)
+                self._consuming.deliveries.unpark(place.item.element)
 
     # --- the store --------------------------------------------------------------------------------------------
 

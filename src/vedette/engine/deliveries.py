@@ -35,6 +35,8 @@ __all__ = ["Deliveries", "Fact", "dead_letter_failed", "invalid"]
 
 Fact = tuple[str, str]
 _ATTEMPT = "attempt."
+_NO_BOX = "the dead letters"
+"""How a watch without a destination calls it."""
 log = logging.getLogger(__name__)
 
 
@@ -98,7 +100,9 @@ class Deliveries:
         if element is not None:
             delete_element(transaction, element, guard)
         elif session.database.state.graph.get(id) is not None and id not in transaction.before:
-            text = f"The transaction began before '{id}' was there: roll it back and ACK '{delivery.id}' again"
+            text = (
+                f"The transaction began before '{id}' was there: roll it back and ACK '{delivery.id}' again"
+            )
             raise TransactionError("E5002", text, fields={"id": id, "delivery_id": delivery.id})
         return context.now
 
@@ -267,7 +271,12 @@ class Deliveries:
             problem = error if error.code == "E8007" else self._unmovable(delivery, error)
             assert isinstance(problem, WatchError)
             watch.details.report(problem)
-            log.warning("%s", problem, extra={"action": "consume.parked", "element": delivery.item.element})
+            log.warning(
+                "%s (%s)",
+                problem,
+                error.text,
+                extra={"action": "consume.parked", "element": delivery.item.element},
+            )
             self._store(delivery.item.element, delivery.member.group.name, attempts._replace(parked=True))
             desk.park(delivery)
             self._consuming.wake_item(delivery, self._consuming.watching.database.state.sequence)
@@ -276,9 +285,10 @@ class Deliveries:
         return None
 
     def _unmovable(self, delivery: Delivery, error: VedetteError) -> WatchError:
-        return dead_letter_failed(
-            delivery.id, self._consuming.destinations.get(delivery.member.number), error.text
-        )
+        """What stands in the way may be hidden from the watch's actor: only the log names it then."""
+        member = delivery.member
+        reason = "it cannot be deleted" if member.watch.shape.guarded else error.text
+        return dead_letter_failed(delivery.id, self._consuming.destinations.get(member.number), reason)
 
     # --- what is stored ---------------------------------------------------------------------------------------
 
@@ -295,9 +305,11 @@ class Deliveries:
         if self._consuming.watching.database.read_only is None:
             self._store(element, group, None)
 
-    def unpark(self, element: str, group: str | None) -> None:
-        """Hand out what could not be moved, as if it were new."""
-        sequence = self._store(element, group, None)
+    def unpark(self, element: str) -> None:
+        """Hand out what could not be moved, as if it were new to the group that failed on it."""
+        sequence, known = 0, self._consuming.desk.attempts.get(element, {})
+        for group in [group for group, attempts in known.items() if attempts.parked]:
+            sequence = self._store(element, group, None)
         item = self._consuming.desk.items.get(element)
         if item is not None:
             self._consuming.desk.unpark(item, sequence)
@@ -355,5 +367,5 @@ def invalid(id: str) -> WatchError:
 
 
 def dead_letter_failed(id: str, destination: str | None, reason: str) -> WatchError:
-    text = f"Dead letter failed: could not move delivery '{id}' to '{destination}' - {reason}"
+    text = f"Dead letter failed: could not move delivery '{id}' to '{destination or _NO_BOX}' - {reason}"
     return WatchError("E8007", text, fields={"delivery_id": id, "dead_letter": destination, "reason": reason})

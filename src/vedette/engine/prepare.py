@@ -52,7 +52,13 @@ class Prepared:
         constants = list(literals)
         for name in self.parameters:
             value = values.get(name, MISSING)
-            plain = type(value) in _PLAIN or (type(value) is str and value.isascii())
+            kind = type(value)
+            if kind is str:
+                plain = value.isascii()
+            elif kind is int:
+                plain = -_SMALL < value < _SMALL
+            else:
+                plain = kind in _PLAIN
             constants.append(value if plain else _canonical(name, value))
         return tuple(constants)
 
@@ -64,9 +70,6 @@ class Prepared:
 
 
 def _canonical(name: str, value: Any) -> Value:
-    kind = type(value)
-    if kind is int and -_SMALL < value < _SMALL:
-        return value  # type: ignore[no-any-return]
     try:
         return to_canonical(value)
     except (TypeError, ValueError) as error:

@@ -245,10 +245,11 @@ class WatchCreation:
         if "filter" in facts:
             options = replace(options, filter=stored_filter(facts["filter"]))
             compiled = compile_watch(request, options, guarded=guarded)
-            self._watching.compiled[facts["text"], len(self._watching.compiled), "altered"] = compiled
         else:
             compiled = self._compile(request, options, guarded)
         watch = self._make(compiled, constants, options, None, facts["actor"])
+        if "filter" in facts:
+            self._watching.compiled[watch.number, "altered"] = compiled
         watch.details.name, watch.details.request = facts["name"], request
         watch.details.altered, watch.details.refiltered = "altered" in facts, "filter" in facts
         watch.status = WatchStatus(facts.get("status", WatchStatus.ACTIVE))

@@ -141,6 +141,7 @@ class WatchManagement:
             self._watching.hub_of(watch).remove(watch)
         if watch.buffer is not None:
             watch.buffer.clear()
+        self._watching.compiled.pop((watch.number, "altered"), None)
         if self._watching.full.pop(watch.number, None) is not None:
             self._watching.room.notify_all()
         self._watching.holding.pop(watch.number, None)

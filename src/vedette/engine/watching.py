@@ -186,6 +186,9 @@ class Watching:
         for watch in self.hub.watches.values():
             if watch.status is WatchStatus.CANCELLED or watch.options.mode == "consume":
                 continue
+            if watch.options.visibility == "immediate":  # its owner may have had what never was
+                self.lasting.skip_ahead(watch)
+                continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
             self.count_anew(watch, state.graph)
@@ -320,7 +323,7 @@ class Watching:
         """Before the first immediate watch comes: nobody has looked at what open transactions wrote so far."""
         if not self.immediate.busy:
             for session in self.database.sessions.values():
-                if session.transaction is not None:
+                if session.transaction is not None and session.transaction.aborted is None:
                     self.draft.written(session.transaction.transaction)
 
     def show(self, transaction: Transaction) -> None:

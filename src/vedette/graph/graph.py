@@ -6,7 +6,7 @@ small ones of the same make laid over it (`overlay.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -58,11 +58,15 @@ class IndexLayout:
 class Graph:
     """A mutable set of elements with its indexes; the caller decides who may touch it when."""
 
-    __slots__ = ("_by_type_indexes", "adjacency", "elements", "indexes", "layout", "types")
+    __slots__ = ("_by_type_indexes", "adjacency", "elements", "get", "indexes", "layout", "types")
+
+    get: Callable[[str], Element | None]
+    """Of the View: the table's own, since every row of every answer goes through it."""
 
     def __init__(self, layout: IndexLayout) -> None:
         self.layout = layout
         self.elements: dict[str, Element] = {}
+        self.get = self.elements.get
         self.types: dict[str, dict[str, Element]] = {}
         self.adjacency: dict[str, tuple[dict[str, Postings], ...]] = {}
         self.indexes: dict[tuple[str, str], AttributeIndex] = {}
@@ -71,9 +75,6 @@ class Graph:
             self._open_index(key)
 
     # --- the View ---------------------------------------------------------------------------------------------
-
-    def get(self, id: str) -> Element | None:
-        return self.elements.get(id)
 
     def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
         if len(types) == 1:

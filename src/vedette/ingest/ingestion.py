@@ -132,7 +132,16 @@ class Ingestion:
                 return FileOutcome(file=file, status=OutcomeStatus.UNCHANGED)
             return _Prepared(file, read.content_hash, self._chunks(file.path, read))
         except Exception as error:  # whatever a file does to its reader, it does to itself alone
-            return self._failed(file, error)
+            failed = self._failed(file, error)
+            return self._without_chunks(failed) if _is_useless(failed) else failed
+
+    def _without_chunks(self, failed: FileOutcome) -> FileOutcome:
+        """What was stored of the file is of a content that it has no more."""
+        try:
+            self._store.remove(failed.file.collection, failed.file.path)
+        except Exception as error:
+            return self._failed(failed.file, error)
+        return failed
 
     def _chunks(self, path: str, read: ReadFile) -> list[Chunk]:
         return chunks_of(extract(path, read.data, detect_type(path, read.data)), self._chunking)
@@ -189,3 +198,7 @@ class Ingestion:
                 path=file.path, error_type=error_type, message=message, at=self._clock.now(), kind=kind
             ),
         )
+
+
+def _is_useless(outcome: FileOutcome) -> bool:
+    return outcome.failure is not None and outcome.failure.kind is FailureKind.DATA

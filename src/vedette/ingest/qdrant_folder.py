@@ -1,8 +1,8 @@
 """Qdrant's local mode made quick: it commits every point by itself, with a sync each.
 
-Its SQLite file is put into write-ahead mode, where a commit needs no sync; `sync_collection` then makes everything so far
-durable at once. That reaches into the client. Where a version of it looks otherwise inside, nothing is changed: slow, and
-right.
+Its SQLite file is put into write-ahead mode, where a commit needs no sync; `sync_collection` then makes everything so
+far durable at once. That reaches into the client. Where a version of it looks otherwise inside, nothing is changed:
+slow, and right.
 """
 
 from __future__ import annotations

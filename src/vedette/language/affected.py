@@ -34,12 +34,12 @@ __all__ = ["AffectedMatches", "Difference", "UnionView"]
 Difference = tuple[Element | None, Element | None]
 """An element before and after."""
 
-_Anchor = Callable[[Context, Element, "Changed", dict[Any, Row]], None]
+_Anchor = Callable[[Context, Element, "_Changed", dict[Any, Row]], None]
 _Places = frozenset[int] | None
 """Of the attributes that matter to an anchor; None: all do."""
 
 
-class Changed:
+class _Changed:
     """The changes of which one is looked at, and the view with both their sides for those who need it."""
 
     __slots__ = ("_changes", "_union", "_view")
@@ -154,18 +154,17 @@ class AffectedMatches:
         found: dict[Any, Row] = {}
         if self.wide and any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
             return self.everything(context)
-        changed: Changed | None = None
+        changed: _Changed | None = None
         for before, after in changes:
             touched = after if after is not None else before
             assert touched is not None
             for anchor, places in self.anchors.get(touched.type, ()):
                 if places is not None and before is not None and after is not None:
                     old, new = before.values, after.values
-                    grown = len(old) != len(new)
-                    if not grown and not any([old[place] is not new[place] for place in places]):
+                    if len(old) == len(new) and all(old[place] is new[place] for place in places):
                         continue
                 if changed is None:
-                    changed = Changed(context.view, changes)
+                    changed = _Changed(context.view, changes)
                 anchor(context, touched, changed, found)
         return list(found.values())
 
@@ -194,7 +193,7 @@ class AffectedMatches:
         chain = self._chain(self._pattern, frozenset({element.slot}))
         slot = element.slot
 
-        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
             present = context.view.get(touched.id)
             if present is not None:
                 self._run(context, chain, ((slot, present),), found)
@@ -230,7 +229,7 @@ class AffectedMatches:
             self.wide.update(_types(element))
             return
 
-        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
             self._candidates(context, changed.union, chain, ((slot, touched),), found)
 
         self._add(_types(element), anchor)
@@ -246,7 +245,7 @@ class AffectedMatches:
         canonical = self._canonical and not verify
         chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical)
 
-        def anchor(context: Context, touched: Element, changed: Changed, found: dict[Any, Row]) -> None:
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
             union = changed.union
             for preset in self._path_presets(path, slot, backward, touched, union, context):
                 if verify:

@@ -271,3 +271,192 @@ consumed "a" (delivery d1)
 E8003 within 250ms
 .told work
 consumed "a" (attempt 2)
+
+=== surface.redrive, B4 | what hangs on a job goes with it, and comes back with it
+.define
+    node Job { name: String }
+    node Attachment { file: String }
+    node Person { name: String }
+    edge owns(job: Job, attachment: Attachment) [on_kill_source: cascade]
+    edge sent_by(attachment: Attachment, person: Person) { at: Int = 1 }
+    edge doubts(person: Person, sending: edge<sent_by>)
+>> SPAWN ann: Person { name = "Ann" }
+   SPAWN a: Job { name = "a" }
+   SPAWN f: Attachment { file = "f" }
+   LINK owns(#a, #f)
+   LINK sent_by(#f, #ann) AS sending
+   LINK doubts(#ann, #sending)
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> NACK #d1 [no_retry]
+> MATCH x: Attachment RETURN COUNT(*)
+0
+> MATCH doubts(p, s) RETURN COUNT(*)
+0
+.reopen
+> MATCH l: _DeadLetter RETURN l.id
+.called letter
+> REDRIVE #letter
+created 2, linked 3
+> MATCH j: Job, owns(j, f), sent_by(f, p) AS s, doubts(d, s) RETURN j.name, f.file, p.name, s.at, d.name
+"a" | "f" | "Ann" | 1 | "Ann"
+
+=== surface.redrive | a letter that would break a constraint stays a letter
+.define node Job { name: String [unique] }
+> SPAWN a: Job { name = "a" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> NACK #d1 [no_retry]
+> SPAWN b: Job { name = "a" }
+.told work
+consumed "a" (delivery d2, attempt 1)
+> REDRIVE WATCH #work
+! E3003 unique
+> MATCH l: _DeadLetter RETURN COUNT(*)
+1
+> ACK #d2
+> REDRIVE WATCH #work
+created 1
+.told work
+consumed "a" (attempt 1)
+
+=== surface.leave | a consumer that cannot be computed any more ends, says why, and lets go of what it held
+.given jobs
+>> SPAWN a: Job { name = "a", n = 1 }
+   SPAWN b: Job { name = "b", n = 2 }
+> work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name, 10 / j.n AS part
+> other = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" | 10 (delivery d1)
+.told other
+initial (nothing)
+consumed "b"
+> SET #b.n = 0
+.errors work
+E2101 Division by zero
+> MATCH w: _Watch WHERE w.name = "work" RETURN w.status
+"cancelled"
+> ACK #d1
+! E8004
+.told other
+consumed "a" (attempt 1)
+
+=== B9, surface.first | a union of types, and their subtypes, in one queue
+.define
+    node Job { name: String }
+    node Urgent: Job { by: Int }
+    node Task { name: String }
+>> SPAWN a: Task { name = "task" }
+   SPAWN b: Urgent { name = "urgent", by = 5 }
+   SPAWN c: Job { name = "job" }
+> work = WATCH w: Job | Task [mode: consume] RETURN w.name
+.told work
+initial (nothing)
+consumed "task" (delivery d1)
+consumed "urgent" (delivery d2)
+consumed "job"
+> ACK #d1
+> ACK #d2
+> MATCH u: Urgent RETURN COUNT(*)
+0
+
+=== surface.serial, B34 | a job that is withdrawn while it is held frees its key when it is let go of
+.define node Job { name: String, account: String, status: String = "pending" }
+>> SPAWN a: Job { name = "a1", account = "a" }
+   SPAWN b: Job { name = "a2", account = "a" }
+> work = WATCH j: Job WHERE j.status = "pending" [mode: consume, serialize_by: j.account] RETURN j.name
+.told work
+initial (nothing)
+consumed "a1" (delivery d1)
+> SET #a.status = "cancelled"
+.errors work
+WITHDRAWN {d1}
+.told work
+(nothing)
+> NACK #d1
+.told work
+consumed "a2"
+
+=== surface.serial, surface.restart, surface.delay | a delayed job holds its key back after a restart, too
+.define node Job { name: String, account: String }
+>> SPAWN a: Job { name = "a1", account = "a" }
+   SPAWN b: Job { name = "a2", account = "a" }
+> work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
+.told work
+initial (nothing)
+consumed "a1" (delivery d1)
+> NACK #d1 [delay: 1m]
+.reopen
+> work = WATCH j: Job [mode: consume, serialize_by: j.account] RETURN j.name
+.told work
+initial (nothing)
+.advance 1m
+.told work
+consumed "a1" (delivery d2, attempt 2)
+> ACK #d2
+.told work
+consumed "a2"
+
+=== surface.buffer, surface.alter | a buffer made smaller than what is held takes nothing back
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+   SPAWN c: Job { name = "c" }
+> work = WATCH j: Job [mode: consume, buffer: 2] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> ALTER WATCH #work SET [buffer: 1]
+> ACK #d1
+.told work
+(nothing)
+> ACK #d2
+.told work
+consumed "c"
+
+=== B32, seed.ordering | an element keeps its arrival, however often it is given back
+.given jobs
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+> NACK #d1
+> SPAWN c: Job { name = "c" }
+.told work
+consumed "a" (delivery d2, attempt 2)
+> SET #a.n = 5
+> NACK #d2
+.told work
+consumed "a" (delivery d3, attempt 3)
+> ACK #d3
+.told work
+consumed "b"
+
+=== surface.redrive | of several letters those that can be are sent back, and the others are named
+.define node Job { name: String [unique] }
+>> SPAWN a: Job { name = "a" }
+   SPAWN b: Job { name = "b" }
+> work = WATCH j: Job [mode: consume] RETURN j.name
+.told work
+initial (nothing)
+consumed "a" (delivery d1)
+consumed "b" (delivery d2)
+> NACK #d1 [no_retry]
+> NACK #d2 [no_retry]
+> SPAWN c: Job { name = "a" }
+> REDRIVE WATCH #work
+created 1
+warning: 'a' is taken
+> MATCH l: _DeadLetter RETURN l.original_match
+"{\"j.name\": \"a\"}"
+.told work
+consumed "a" (attempt 1)
+consumed "b" (attempt 1)

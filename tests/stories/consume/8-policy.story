@@ -155,3 +155,56 @@ ann> REDRIVE #letter
 created 1
 .told c
 consumed "x"
+
+=== seed.policy, E8007, B7 | a destination that the actor does not see is none for it
+.given desk
+.define policy kills: ON KILL(j: Job) ALLOW IF true
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN hidden: Job { name = "hidden", team = "board" }
+   SPAWN shown: Note { text = "shown" }
+   SPAWN x: Job { name = "x" }
+   SPAWN y: Job { name = "y" }
+.session ann as #ann
+.with {"box": "#hidden"}
+ann> c = WATCH j: Job WHERE j.name = "x" [mode: consume, dead_letter: #$box] RETURN j.name
+.with {"box": "#shown"}
+ann> d = WATCH j: Job WHERE j.name = "y" [mode: consume, dead_letter: #$box] RETURN j.name
+.told c
+initial (nothing)
+consumed "x" (delivery d1)
+.told d
+initial (nothing)
+consumed "y" (delivery d2)
+ann> NACK #d1 [no_retry]
+warning: the destination does not exist
+.errors c
+E8007 the destination does not exist
+ann> NACK #d2 [no_retry]
+no warnings
+> MATCH _dead_letter_in(n, l) RETURN n.text
+"shown"
+
+=== seed.policy, E8007 | what stands in the way of a dead letter is not named to who may not see it
+.define
+    node User { name: String }
+    node Job { name: String }
+    node Secret { name: String }
+    edge keeps(secret: Secret, job: Job) [on_kill_target: prevent]
+    policy watching: ON META SPAWN(_Watch) ALLOW IF true
+    policy jobs: ON MATCH(j: Job) | KILL(j: Job) ALLOW IF true
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN x: Job { name = "x" }
+   SPAWN s: Secret { name = "s" }
+   LINK keeps(#s, #x)
+.session ann as #ann
+ann> c = WATCH j: Job [mode: consume] RETURN j.name
+.told c
+initial (nothing)
+consumed "x" (delivery d1)
+ann> ACK #d1
+! E3302 Deletion restricted
+!not keeps
+ann> NACK #d1 [no_retry]
+warning: could not move delivery '{d1}' to 'the dead letters' - it cannot be deleted
+.errors c
+E8007 could not move delivery '{d1}' to 'the dead letters' - it cannot be deleted

@@ -99,3 +99,24 @@ consumed "a" (delivery d1)
 (nothing)
 > MATCH w: _Watch WHERE w.name = "slow" RETURN w.events_pending
 1
+
+=== surface.explain, B4 | EXPLAIN of a consumer of edges
+.define
+    node User { name: String }
+    edge invited(by: User, whom: User)
+> EXPLAIN WATCH invited(a, b) [mode: consume, group: "g", deliver_on: tick, max_redeliveries: 1] RETURN a.name
+"host" | "engine, at commit"
+"mode" | "incremental: each match that comes, goes or changes is work or not"
+"concerned by" | "User, invited"
+"key columns" | "none: every watch of this shape is asked"
+"range" | "none"
+"residual" | "none"
+"cost per change" | "the matches around the changed element, then the watches under their keys"
+"ordering" | "arrival: the oldest first, also after a redelivery"
+"claim" | "invited: one holder at a time, over all consume watches; ACK unlinks it"
+"group" | "g: each element goes to one member, shared out evenly"
+"in hand" | "at most 1000 for this watch"
+"lease" | "30s, then it counts as failed; EXTEND renews it"
+"attempts" | "at most 2 deliveries, then a dead letter"
+"delivery" | "at least once, acknowledged once; attempts, delays and dead letters survive a restart; what it holds is free when its session ends"
+"visibility" | "committed, handed out on tick"

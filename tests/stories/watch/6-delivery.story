@@ -429,3 +429,67 @@ added "c"
 (nothing)
 .told b
 added "x"
+
+=== E8010, surface.attach | a best-effort watch belongs to its session and is not taken up by another
+.watches one element
+.given tasks
+bob> w = WATCH t: Task [initial: none] RETURN t.title
+.attach #w by ann
+! E8010 ends with it
+> SPAWN x: Task { title = "x" }
+.told w
+added "x"
+
+=== seed.visibility, B24 | immediate: two drafts of one task, and the later one is taken back
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "plan" }
+> w = WATCH t: Task [visibility: immediate, initial: none] RETURN t.title
+ann> BEGIN
+ann> MATCH t: Task SET t.title = "Ann's plan"
+bob> BEGIN
+bob> MATCH t: Task SET t.title = "Bob's plan"
+.told w
+changed "plan" -> "Ann's plan"
+changed "Ann's plan" -> "Bob's plan"
+bob> ROLLBACK
+.told w
+changed "Bob's plan" -> "Ann's plan"
+ann> COMMIT
+.told w
+(nothing)
+
+=== seed.visibility, 4.4 | immediate: what a savepoint took back may be written by others
+.watches one element
+.given tasks
+> SPAWN a: Task { title = "a" }
+> w = WATCH t: Task [visibility: immediate, initial: none] RETURN t.title
+> BEGIN
+> SAVEPOINT here
+> SET #a.title = "draft"
+> ROLLBACK TO here
+.told w
+changed "a" -> "draft"
+changed "draft" -> "a"
+bob> MATCH t: Task SET t.title = "b"
+.told w
+changed "a" -> "b"
+> COMMIT
+.told w
+(nothing)
+
+=== seed.visibility, B3 | immediate: the snapshot has what is being written
+.watches one element
+.given tasks
+bob> BEGIN
+bob> SPAWN a: Task { title = "draft" }
+> w = WATCH t: Task [visibility: immediate] RETURN t.title
+> c = WATCH t: Task RETURN t.title
+.told w
+initial
+  "draft"
+.told c
+initial (nothing)
+bob> ROLLBACK
+.told w
+removed "draft"

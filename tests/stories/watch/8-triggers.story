@@ -215,3 +215,44 @@ removed "a" | "done"
 > MATCH t: Task RETURN t.n
 1
 1
+
+=== E8009, surface.triggers, seed.visibility | actions need something committed
+.watches one element
+.given ops
+> WATCH t: Task [visibility: immediate] ON MATCH DO SPAWN n: Notification { message = "x" }
+! E8009 visibility
+! committed
+
+=== surface.triggers, wish.define | what a trigger makes fits the ontology as it is then
+.watches one element
+.define
+    node Order { n: Int }
+    node Note { n: Int }
+> WATCH o: Order ON MATCH DO SPAWN x: Note { n = o.n }
+> SPAWN a: Order { n = 1 }
+.define
+    node Note { n: Int, kind: String [required] = "trigger" }
+> SPAWN b: Order { n = 2 }
+> MATCH x: Note RETURN x.n, x.kind
+1 | "trigger"
+2 | "trigger"
+
+=== surface.triggers, surface.reliable, surface.restart | actions are done once, events told again
+.watches one element
+.define
+    node Order { n: Int }
+    node Note { n: Int }
+> w = WATCH o: Order [delivery: reliable, initial: none] ON MATCH DO SPAWN x: Note { n = o.n } RETURN o.n
+> SPAWN a: Order { n = 1 }
+> SPAWN b: Order { n = 2 }
+.told w
+added 1
+added 2
+.reopen
+.attach #w by ann
+.told w again
+added 1
+added 2
+> MATCH x: Note RETURN x.n
+1
+2

@@ -283,3 +283,28 @@ added "c"
 > TICK
 .told w
 added "d"
+
+=== surface.since, 3.2.7, E8009 | nobody knows what an actor could see before a policy was declared
+.watches one element
+.define
+    node User { name: String }
+    node Task { title: String }
+    policy watching: ON META SPAWN(_Watch) ALLOW IF true
+    policy mine: ON MATCH(t: Task) ALLOW IF t.title = "a"
+>> SPAWN ann: User { name = "Ann" }
+   SPAWN a: Task { title = "a" }
+   SPAWN b: Task { title = "b" }
+.session ann as #ann
+ann> before = WATCH t: Task [initial: since(0)] RETURN t.title
+.told before
+added "a"
+.define policy all: ON MATCH(t: Task) ALLOW IF true
+.told before
+added "b"
+ann> WATCH t: Task [initial: since(0)] RETURN t.title
+! E8009 since(0)
+! policy
+> system = WATCH t: Task [initial: since(0)] RETURN t.title
+.told system
+added "a"
+added "b"

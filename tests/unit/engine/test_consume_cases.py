@@ -288,3 +288,19 @@ def test_many_delays_do_not_cost_more_the_more_there_are(bench: Bench) -> None:
     (event,) = worker.poll()
     worker.nack(event, delay=60)
     assert desk._agenda is agenda
+
+
+def test_whoever_unparks_a_job_unparks_it_for_good(bench: Bench) -> None:
+    """The group that parked it may be another, and away: after a restart it must not be parked again."""
+    job = bench.spawn(1)
+    grave = bench.session.execute("SPAWN g: Grave { } RETURNING id").rows[0][0]
+    text = 'WATCH j: Job [mode: consume, group: "a", dead_letter: #$grave] RETURN j.n'
+    first = bench.session.watch(text, grave=grave)
+    bench.session.execute("KILL #$grave", grave=grave)
+    first.nack(first.poll()[1], retry=False)
+    first.cancel()
+    other = bench.watch('group: "b"')
+    assert other.poll() == []
+    bench.session.execute("REDRIVE WATCH #$id", id=other.id)
+    assert job not in bench.db.default.watching.consuming.desk.attempts
+    assert numbers(other.poll()) == [1]

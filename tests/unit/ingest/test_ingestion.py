@@ -107,6 +107,14 @@ def test_deleting(bench: Bench) -> None:
     assert bench.store.paths("docs") == set()
 
 
+def test_a_file_that_became_useless_loses_its_chunks(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.ingest("a.txt")
+    (bench.root / "a.txt").write_bytes(b"\0\1\2\3")
+    assert bench.ingest("a.txt")["a.txt"].status == "failed"
+    assert bench.store.paths("docs") == set()
+
+
 def test_a_sink_that_is_down_is_nobody_s_fault(bench: Bench) -> None:
     (bench.root / "a.txt").write_text("words")
     bench.store.down = "no route"

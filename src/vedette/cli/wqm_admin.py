@@ -1,0 +1,106 @@
+"""`wqm admin`: load, queue and memory of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from vedette.cli import wqm_place
+from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm_place import Format, FormatOption, directory_at, open_tables, open_vectors, show
+
+__all__ = ["admin_app"]
+
+admin_app = typer.Typer(help="Load, queue and memory.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@admin_app.command("degradation-status")
+def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+    """Show how much is being held back, why, and which watches are paused by it."""
+    with open_tables(data) as tables:
+        state, sink = tables.system.degradation(), tables.system.sink()
+    record = {
+        "level": state.level.word,
+        "entered_at": state.entered_at,
+        "last_check_at": state.last_check_at,
+        "queue_depth": state.queue_depth,
+        "throughput": state.throughput,
+        "memory_usage": state.memory_usage,
+        "polling_interval_multiplier": state.polling_interval_multiplier,
+        "recovery_step": state.recovery_step,
+        "paused_watch_ids": list(state.paused_watch_ids),
+        "sink": str(sink.state),
+        "sink_failures_in_a_row": sink.consecutive_errors,
+    }
+    _facts(record, format)
+
+
+@admin_app.command("queue-stats")
+def queue_stats(
+    by_collection: Annotated[
+        bool, typer.Option("--by-collection", help="One line for each collection.")
+    ] = False,
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Count the tasks by status."""
+    from vedette.ingest.tasks import TaskStatus
+
+    counts = wqm_place.open_queue(directory_at(data)).counts()
+    total: Counter[TaskStatus] = Counter()
+    for each in counts.values():
+        total.update(each)
+    shown = dict(sorted(counts.items())) if by_collection else {"all": total}
+    records = [
+        {"collection": name, **{str(status): each.get(status, 0) for status in TaskStatus}}
+        for name, each in shown.items()
+    ]
+    show(records, ["collection", *TaskStatus], format, empty="No tasks.")
+
+
+@admin_app.command("system-stats")
+def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+    """Show memory, watches by health, capacity and what the collections hold."""
+    from vedette.errors import IngestError
+    from vedette.ingest.memory import memory_usage
+
+    directory = directory_at(data)
+    with open_tables(data) as tables:
+        watches, capacity = tables.watches(), tables.system.capacity()
+    memory = memory_usage()
+    record: dict[str, Any] = {
+        "memory_total_bytes": memory.total_bytes,
+        "memory_used_share": round(memory.used_share, 3),
+        "watches": len(watches),
+        **{
+            f"watches_{name}": count
+            for name, count in Counter(row.health.health_status for row in watches).items()
+        },
+        "queue_capacity_held": capacity.allocated,
+        "queue_throttling": capacity.throttling,
+    }
+    try:
+        with open_vectors(directory) as store:
+            record.update({f"chunks in {name}": count for name, count in store.collections().items()})
+    except IngestError as error:
+        record["vectors"] = error.text
+    _facts(record, format)
+
+
+def _facts(record: dict[str, Any], format: Format) -> None:
+    """One record: a line per field, or an object."""
+    if format is Format.JSON:
+        import json
+
+        from vedette.cli.json_output import json_value
+
+        print(json.dumps(json_value(record), indent=2, ensure_ascii=False))
+        return
+    show(
+        [{"field": name, "value": value} for name, value in record.items()],
+        ["field", "value"],
+        format,
+        empty="",
+    )

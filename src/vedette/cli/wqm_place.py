@@ -1,0 +1,126 @@
+"""What the `wqm` commands work on, opened for the length of a command; and how they show it."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from vedette.cli.failure import CommandFailed
+from vedette.cli.options import directory_of
+
+if TYPE_CHECKING:
+    from vedette.clock import Clock
+    from vedette.handshake.tables import HandshakeTables
+    from vedette.ingest.tasks import FileQueue
+    from vedette.ingest.vectors import VectorStore
+    from vedette.settings import Settings
+
+__all__ = [
+    "ForceOption",
+    "Format",
+    "FormatOption",
+    "WatchArgument",
+    "clock_of",
+    "confirm",
+    "directory_at",
+    "open_queue",
+    "open_tables",
+    "open_vectors",
+    "settings_at",
+    "show",
+]
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption: TypeAlias = Annotated[
+    Format, typer.Option("--format", "-f", help="table for people, json for programs.")
+]
+ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", help="Do not ask.")]
+WatchArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="WATCH", help="The id or the path of a watch.")
+]
+
+
+def directory_at(data: str) -> Path:
+    """The data directory; the tables of folders need one."""
+    directory = directory_of(data)
+    if directory is None:
+        raise CommandFailed(
+            f"{data} is no folder. Watches of folders live in a data directory: name one with --data."
+        )
+    return directory
+
+
+def settings_at(directory: Path) -> Settings:
+    from vedette.settings import load_settings
+
+    return load_settings(directory, os.environ)
+
+
+def clock_of() -> Clock:
+    from vedette.clock import SystemClock
+
+    return SystemClock()
+
+
+@contextmanager
+def open_tables(data: str) -> Iterator[HandshakeTables]:
+    """The handshake's tables; a daemon that runs sees what is written at once."""
+    from vedette.handshake.tables import HandshakeTables
+    from vedette.handshake.tables.handshake_tables import FILE_NAME
+
+    with HandshakeTables(directory_at(data) / FILE_NAME, clock=clock_of()) as tables:
+        yield tables
+
+
+@contextmanager
+def open_vectors(directory: Path) -> Iterator[VectorStore]:
+    from vedette.ingest.qdrant import QdrantVectors
+
+    store = QdrantVectors(settings_at(directory).qdrant_url or directory / "vectors")
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def open_queue(directory: Path) -> FileQueue:
+    """The queue of the running server. E4504 when there is none: tasks live where the graph does."""
+    from vedette.errors import FolderError
+
+    raise FolderError(
+        "E4504",
+        f"no server runs on {directory}, and the queue lives in it: start `vedette serve`, or take up what changed "
+        "in this process with `wqm watch sync`",
+        fields={"directory": str(directory)},
+    )
+
+
+def confirm(question: str, *, force: bool) -> None:
+    """Ask, unless told not to. A no ends the command."""
+    if not force and not typer.confirm(question):
+        raise typer.Exit(1)
+
+
+def show(records: Sequence[dict[str, Any]], columns: Sequence[str], format: Format, *, empty: str) -> None:
+    """Records as a table of these columns, or all of them as a JSON list."""
+    from vedette.cli.display import TableDisplay
+    from vedette.cli.json_output import json_value
+
+    if format is Format.JSON:
+        print(json_module.dumps(json_value(list(records)), indent=2, ensure_ascii=False))
+    elif records:
+        TableDisplay().listing(columns, [[record[name] for name in columns] for record in records])
+    else:
+        TableDisplay().note(empty)

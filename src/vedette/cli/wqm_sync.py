@@ -1,0 +1,132 @@
+"""`wqm watch sync`: compare folders with what is known of them, and take up what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vedette.cli.failure import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm_place import clock_of, directory_at, open_tables, open_vectors, settings_at
+
+if TYPE_CHECKING:
+    from vedette.handshake.tables import HandshakeTables
+    from vedette.ingest.folder_run import RunReport
+    from vedette.ingest.ingestion import Ingestion
+    from vedette.sources.files.seen import SeenFiles
+
+__all__ = ["sync"]
+
+_SHOWN = 20
+"""Failures and changes that are listed."""
+
+
+def sync(
+    watch: Annotated[
+        str | None, typer.Argument(metavar="WATCH", help="The id or the path of a watch; all without.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Take up what changed in the folders, now and in this process.
+
+    A file that did not change is not read. Exit code 1 when a file failed or a folder is not there.
+
+    \b
+    Examples:
+      wqm watch sync
+      wqm watch sync papers --dry-run
+    """
+    from vedette.handshake.configs import WatchType
+    from vedette.ingest.embedding import embedder_named
+    from vedette.ingest.ingestion import Ingestion
+    from vedette.sources.files.seen import FILE_NAME, SeenFiles
+
+    directory = directory_at(data)
+    with open_tables(data) as tables:
+        rows = [tables.find_watch(watch)] if watch is not None else tables.watches()
+        folders = [row for row in rows if row.config.watch_type is not WatchType.SOURCE]
+        chosen = [row.watch_id for row in folders if watch is not None or row.health.enabled]
+        if not chosen:
+            raise CommandFailed(
+                "No folder is watched. `wqm watch add FOLDER --collection NAME` makes a watch."
+            )
+        seen = SeenFiles(directory / FILE_NAME)
+        try:
+            if dry_run:
+                fine = [_looked(watch_id, tables, seen) for watch_id in chosen]
+            else:
+                settings = settings_at(directory)
+                with open_vectors(directory) as store:
+                    ingestion = Ingestion(
+                        embedder_named(settings.embedder),
+                        store,
+                        clock_of(),
+                        max_file_bytes=settings.max_file_bytes,
+                    )
+                    fine = [_taken_up(watch_id, tables, seen, ingestion) for watch_id in chosen]
+        finally:
+            seen.close()
+    if not all(fine):
+        raise typer.Exit(1)
+
+
+def _looked(watch_id: str, tables: HandshakeTables, seen: SeenFiles) -> bool:
+    from vedette.ingest.folder_run import FolderRun
+
+    look = FolderRun(watch_id, tables, seen, clock_of()).look()
+    count = Counter(str(change.kind) for change in look.changes)
+    words = ", ".join(f"{number} {kind}" for kind, number in sorted(count.items())) or "nothing changed"
+    print(f"{watch_id}: {look.down or words}")
+    for change in look.changes[:_SHOWN]:
+        print(f"  {change.kind} {change.path}")
+    if len(look.changes) > _SHOWN:
+        print(f"  … and {len(look.changes) - _SHOWN:,} more")
+    return look.down is None
+
+
+def _taken_up(watch_id: str, tables: HandshakeTables, seen: SeenFiles, ingestion: Ingestion) -> bool:
+    from rich.progress import Progress
+
+    from vedette.cli.display import TableDisplay, console_for
+    from vedette.errors import FolderError
+    from vedette.ingest.folder_run import FolderRun
+
+    run = FolderRun(watch_id, tables, seen, clock_of(), ingestion)
+    try:
+        with Progress(console=console_for(error=True), transient=True) as progress:
+            bar = progress.add_task(watch_id, total=None)
+            report = run.run(lambda done, total: progress.update(bar, completed=done, total=total))
+    except FolderError as error:
+        if error.code != "E4503":
+            raise
+        TableDisplay().error(error)
+        return False
+    _tell(watch_id, report)
+    return not report.failures and report.stopped is None
+
+
+def _tell(watch_id: str, report: RunReport) -> None:
+    from vedette.cli.display import TableDisplay
+
+    parts = {
+        "ingested": report.ingested,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "excluded": report.excluded,
+        "failed": len(report.failures),
+    }
+    words = ", ".join(f"{count:,} {name}" for name, count in parts.items() if count) or "nothing changed"
+    print(f"{watch_id}: {words}")
+    display = TableDisplay()
+    for failure in report.failures[:_SHOWN]:
+        display.warning(f"{Path(failure.path).name}: {failure.message}")
+    if len(report.failures) > _SHOWN:
+        display.warning(f"… and {len(report.failures) - _SHOWN:,} more failures")
+    for path, why in report.unreadable[:_SHOWN]:
+        display.warning(f"{path} could not be looked at: {why}")
+    if report.stopped is not None:
+        display.warning(f"stopped: {report.stopped}. What is left is taken up by the next sync.")

@@ -1,0 +1,346 @@
+"""`wqm watch`: add, change, list and remove watched folders."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vedette.cli.failure import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm_health import errors, health, reset_errors
+from vedette.cli.wqm_place import (
+    ForceOption,
+    Format,
+    FormatOption,
+    WatchArgument,
+    clock_of,
+    confirm,
+    directory_at,
+    open_tables,
+    open_vectors,
+    show,
+)
+from vedette.cli.wqm_sync import sync
+
+if TYPE_CHECKING:
+    from vedette.handshake.tables import HandshakeTables
+    from vedette.handshake.tables.rows import WatchRow
+
+__all__ = ["watch_app"]
+
+watch_app = typer.Typer(help="The folders that are watched.", no_args_is_help=True, rich_markup_mode=None)
+watch_app.command()(health)
+watch_app.command()(errors)
+watch_app.command("reset-errors")(reset_errors)
+watch_app.command()(sync)
+
+PatternOption = Annotated[
+    list[str] | None,
+    typer.Option("--pattern", "-p", help="Take files like this, such as '*.py'; may be repeated."),
+]
+IgnoreOption = Annotated[
+    list[str] | None, typer.Option("--ignore", "-i", help="Leave files like this; may be repeated.")
+]
+AutoOption = Annotated[bool | None, typer.Option("--auto/--no-auto", help="Ingest changes by itself.")]
+RecursiveOption = Annotated[
+    bool | None, typer.Option("--recursive/--no-recursive", help="With folders below.")
+]
+DepthOption = Annotated[int | None, typer.Option("--depth", min=-1, help="How many folders deep; -1 is any.")]
+DebounceOption = Annotated[
+    float | None, typer.Option("--debounce", min=0, metavar="SECONDS", help="Quiet time before a look.")
+]
+PriorityOption = Annotated[int | None, typer.Option("--priority", help="From 0 to 10; 10 goes first.")]
+
+
+@watch_app.command()
+def add(
+    path: Annotated[Path, typer.Argument(help="The folder.")],
+    collection: Annotated[str, typer.Option("--collection", "-c", help="Where its text goes.")],
+    id: Annotated[
+        str | None, typer.Option("--id", help="What to call it; by default made from the path.")
+    ] = None,
+    pattern: PatternOption = None,
+    ignore: IgnoreOption = None,
+    auto: AutoOption = None,
+    recursive: RecursiveOption = None,
+    depth: DepthOption = None,
+    debounce: DebounceOption = None,
+    priority: PriorityOption = None,
+    library: Annotated[
+        str | None, typer.Option("--library", metavar="NAME", help="It is a library of this name.")
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Watch a folder.
+
+    \b
+    Examples:
+      wqm watch add . --collection code --pattern '*.py' --ignore .git --ignore .venv
+      wqm watch add /srv/papers -c papers --id papers --priority 8
+    """
+    from vedette.handshake.configs import WatchFolderConfig, WatchType
+
+    folder = path.expanduser().resolve()
+    if not folder.is_dir():
+        raise CommandFailed(f"{folder} is no folder. Check the path.")
+    chosen = _given(pattern, ignore, auto, recursive, depth, debounce, priority, None)
+    if library is not None:
+        chosen.update(watch_type=WatchType.LIBRARY, library_name=library)
+    watch_id = id or f"watch_{hashlib.sha256(f'{collection}:{folder}'.encode()).hexdigest()[:8]}"
+    config = WatchFolderConfig(watch_id=watch_id, path=str(folder), collection=collection, **chosen)
+    with open_tables(data) as tables:
+        tables.add_watch(config)
+    print(f"watching {folder} as {watch_id}")
+
+
+@watch_app.command()
+def update(
+    watch: WatchArgument,
+    priority: PriorityOption = None,
+    pattern: PatternOption = None,
+    ignore: IgnoreOption = None,
+    auto: AutoOption = None,
+    recursive: RecursiveOption = None,
+    depth: DepthOption = None,
+    debounce: DebounceOption = None,
+    collection: Annotated[
+        str | None, typer.Option("--collection", "-c", help="From now on its text goes there.")
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Change some options of a watch; the others stay, and so do its health and counters."""
+    chosen = _given(pattern, ignore, auto, recursive, depth, debounce, priority, collection)
+    if not chosen:
+        raise CommandFailed("Nothing to change: name at least one option.")
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        tables.update_watch(watch_id, **chosen)
+        tables.request_rescan(watch_id)
+    print(f"{watch_id}: {', '.join(f'{name} = {_plain(value)}' for name, value in chosen.items())}")
+
+
+@watch_app.command("list")
+def list_watches(
+    show_priority: Annotated[
+        bool, typer.Option("--show-priority", help="With the priority, and the one in effect.")
+    ] = False,
+    show_degradation: Annotated[
+        bool, typer.Option("--show-degradation", help="With the level of load and who is paused by it.")
+    ] = False,
+    by_priority: Annotated[bool, typer.Option("--by-priority", help="The highest in effect first.")] = False,
+    active: Annotated[bool, typer.Option("--active", help="Only those that run.")] = False,
+    collection: Annotated[str | None, typer.Option("--collection", "-c", help="Only of this one.")] = None,
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """List the watches, folders and other sources."""
+    from vedette.cli.display import TableDisplay
+    from vedette.cli.wqm_records import watch_record
+
+    with open_tables(data) as tables:
+        state = tables.system.degradation()
+        records = [watch_record(row, state, clock_of().now()) for row in tables.watches()]
+    chosen = [
+        record
+        for record in records
+        if (not active or record["state"] == "active") and collection in (None, record["collection"])
+    ]
+    if by_priority:
+        chosen.sort(key=lambda record: (-record["effective_priority"], record["watch_id"]))
+    columns = ["watch_id", "path", "collection", "state", "health_status"]
+    columns += ["watch_priority", "effective_priority"] if show_priority or by_priority else []
+    columns += ["paused_by_load"] if show_degradation else []
+    if show_degradation and format is Format.TABLE:
+        level, factor = state.level.word, state.polling_interval_multiplier
+        TableDisplay().note(f"load is {level}: intervals × {factor}, {len(state.paused_watch_ids)} paused")
+    show(chosen, columns, format, empty="No watches. `wqm watch add FOLDER --collection NAME` makes one.")
+
+
+@watch_app.command()
+def status(
+    watch: WatchArgument, data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE
+) -> None:
+    """Show everything about one watch."""
+    from vedette.cli.wqm_records import watch_record
+
+    with open_tables(data) as tables:
+        record = watch_record(tables.find_watch(watch), tables.system.degradation(), clock_of().now())
+    if format is Format.JSON:
+        show([record], [], format, empty="")
+        return
+    show(
+        [{"field": name, "value": value} for name, value in record.items()],
+        ["field", "value"],
+        format,
+        empty="",
+    )
+
+
+@watch_app.command()
+def enable(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Watch it again, whoever disabled it; an open circuit is closed."""
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        tables.enable_watch(watch_id)
+    print(f"{watch_id} is enabled")
+
+
+@watch_app.command()
+def disable(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Do not watch it until it is enabled. What happens meanwhile is found then."""
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        tables.disable_watch(watch_id)
+    print(f"{watch_id} is disabled")
+
+
+@watch_app.command()
+def pause(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Go on noting what changes, but process nothing."""
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        tables.pause_watch(watch_id)
+    print(f"{watch_id} is paused")
+
+
+@watch_app.command()
+def resume(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Process again what was noted."""
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        tables.resume_watch(watch_id)
+    print(f"{watch_id} is resumed")
+
+
+@watch_app.command()
+def remove(
+    watch: WatchArgument,
+    keep_chunks: Annotated[
+        bool, typer.Option("--keep-chunks", help="Leave its text in the collection.")
+    ] = False,
+    force: ForceOption = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Watch it no more; its text leaves the collection. The files stay as they are."""
+    from vedette.sources.files.seen import FILE_NAME, SeenFiles
+
+    directory = directory_at(data)
+    with open_tables(data) as tables:
+        row = tables.find_watch(watch)
+        confirm(f"Stop watching {row.config.path} ({row.watch_id})?", force=force)
+        seen = SeenFiles(directory / FILE_NAME)
+        try:
+            removed = (
+                0 if keep_chunks else _remove_chunks(directory, row, set(seen.known(row.watch_id)), tables)
+            )
+            seen.forget(row.watch_id)
+        finally:
+            seen.close()
+        tables.remove_watch(row.watch_id)
+    print(f"{row.watch_id} is removed{f', with the text of {removed} files' if removed else ''}")
+
+
+@watch_app.command()
+def exclusions(
+    watch: WatchArgument,
+    add: Annotated[
+        str | None, typer.Option("--add", metavar="PATH|GLOB", help="Leave this alone from now on.")
+    ] = None,
+    type: Annotated[
+        str, typer.Option("--type", help="Of the added one: file, pattern or directory.")
+    ] = "file",
+    hours: Annotated[
+        float | None, typer.Option("--hours", help="How long the added one holds; without, for ever.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="Why.")] = "by hand",
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="PATH|GLOB", help="Take this one up again.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Show what of a watch is left alone, and why; add to it or take from it.
+
+    A file that failed five times in a row is here by itself. It stays, also when it changes, until it is removed.
+    """
+    from vedette.cli.wqm_records import exclusion_record
+    from vedette.handshake.exclusions import Exclusion, ExclusionType
+
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        if add is not None:
+            if type not in set(ExclusionType):
+                raise CommandFailed(f"There is no type {type!r}. Known are {', '.join(ExclusionType)}.")
+            now = clock_of().now()
+            made = Exclusion(
+                type=ExclusionType(type),
+                value=add if type == ExclusionType.PATTERN else str(Path(add).expanduser().absolute()),
+                reason=reason,
+                error_count=0,
+                created_at=now,
+                expires_at=None if hours is None else now + timedelta(hours=hours),
+                is_permanent=hours is None,
+            )
+            tables.exclude(watch_id, made)
+        if remove is not None:
+            named = dict.fromkeys((remove, str(Path(remove).expanduser().absolute())))
+            lifted = [each for value in named for each in tables.lift_exclusion(watch_id, value)]
+            if not lifted:
+                raise CommandFailed(
+                    f"{watch_id} has no exclusion {remove}. Without --remove they are listed."
+                )
+            tables.request_rescan(watch_id)
+        records = [exclusion_record(each) for each in tables.exclusions(watch_id, also_expired=all)]
+    columns = ["type", "value", "reason", "error_count", "expires_at", "is_permanent"]
+    show(records, columns, format, empty="Nothing is excluded.")
+
+
+def _given(
+    pattern: list[str] | None,
+    ignore: list[str] | None,
+    auto: bool | None,
+    recursive: bool | None,
+    depth: int | None,
+    debounce: float | None,
+    priority: int | None,
+    collection: str | None,
+) -> dict[str, Any]:
+    """The fields that the command line names, and no others."""
+    fields = {
+        "patterns": tuple(pattern) if pattern else None,
+        "ignore_patterns": tuple(ignore) if ignore else None,
+        "auto_ingest": auto,
+        "recursive": recursive,
+        "recursive_depth": depth,
+        "debounce_seconds": debounce,
+        "watch_priority": priority,
+        "collection": collection,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _plain(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value).lower()
+
+
+def _remove_chunks(directory: Path, row: WatchRow, known: set[str], tables: HandshakeTables) -> int:
+    """Of every file that no other watch puts into the same collection."""
+    root = row.config.path.rstrip("/")
+    others = [
+        f"{other.config.path.rstrip('/')}/"
+        for other in tables.watches()
+        if other.watch_id != row.watch_id and other.config.collection == row.config.collection
+    ]
+    paths = [path for path in (f"{root}/{name}" for name in known) if not path.startswith(tuple(others))]
+    if not paths:
+        return 0
+    with open_vectors(directory) as store:
+        for path in paths:
+            store.remove(row.config.collection, path)
+        store.flush()
+    return len(paths)

@@ -1,0 +1,26 @@
+"""Whose turn it is: ten turns high priorities first, three turns low ones, so that none starves (surface.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["HIGH_TURNS", "LOW_TURNS", "FairTurns"]
+
+HIGH_TURNS = 10
+LOW_TURNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FairTurns:
+    """Counts turns; the low ones are spread among the high ones."""
+
+    turn: int = 0
+
+    def low_first(self) -> bool:
+        """Whether this turn serves low priorities first."""
+        cycle = HIGH_TURNS + LOW_TURNS
+        position = self.turn % cycle
+        return (position + 1) * LOW_TURNS // cycle > position * LOW_TURNS // cycle
+
+    def next(self) -> FairTurns:
+        return FairTurns(self.turn + 1)

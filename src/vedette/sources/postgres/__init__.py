@@ -1,0 +1,3 @@
+"""PostgreSQL tables as collections, by logical decoding."""
+
+__all__: list[str] = []

@@ -1,0 +1,189 @@
+"""What a reader of a source is, and the loop that keeps one going.
+
+    begin    choose a place to start: a scan of everything and then the stream, or the stream from now on
+    poll     append what has happened since; the journal's append comes before the source hears "received"
+
+A source that no longer has the changes after our place (E6105) makes its partitions *stale*: nothing more is delivered
+of them until a scan has been compared with the journal's last images and the difference appended. That is lossless for
+whoever follows a state: what happened in between is told as one change. With `on_gap: resync` there is no scan; the
+epoch changes, and clients are told to resync.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from random import Random
+from threading import Event as Flag
+from typing import NamedTuple, Protocol, TypeVar
+
+from vedette.clock import Clock
+from vedette.errors import SourceError, VedetteError
+from vedette.sources.images import encode_image
+from vedette.sources.journal import CollectionJournal
+from vedette.sources.rate import TokenBucket
+from vedette.sources.records import Quarantined, Source, SourceEvent
+
+__all__ = ["Document", "SourceReader", "append_scan", "chunks", "image_or_quarantine", "run_reader"]
+
+log = logging.getLogger(__name__)
+Item = TypeVar("Item")
+
+CHUNK = 1_000
+"""Events of one append."""
+POLL_SECONDS = 0.5
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 60.0
+
+
+class SourceReader(Protocol):
+    """Reads one source. Errors: E6104 try again, E6105 the place is lost, E6106 a person must look."""
+
+    def begin(self, *, scan: bool) -> None:
+        """Start anew: with a scan of everything there is, or from now on."""
+        ...
+
+    def poll(self, seconds: float) -> tuple[int, int]:
+        """Append what there is, waiting so long for the first; returns how many events and how many bytes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Document(NamedTuple):
+    """One document that a scan found."""
+
+    collection: str
+    key: str
+    image: bytes
+
+
+def chunks(items: Iterable[Item], size: int = CHUNK) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def image_or_quarantine(
+    journal: CollectionJournal, source: str, event_id: str, document: object, now_ms: int
+) -> bytes | None:
+    """The image of a document; one that no document may be goes to the quarantine, and the stream goes on."""
+    try:
+        return encode_image(document)
+    except SourceError as error:
+        excerpt = repr(document)[:200]
+        journal.quarantine(
+            Quarantined(source=source, event_id=event_id, reason=error.text, excerpt=excerpt, time_ms=now_ms)
+        )
+        log.warning("A document was quarantined", extra={"action": "source.quarantine", "source": source})
+        return None
+
+
+def append_scan(
+    journal: CollectionJournal,
+    source: str,
+    scan_id: str,
+    documents: Iterable[Document],
+    collections: Iterable[str],
+    now_ms: int,
+) -> int:
+    """Append the difference between what a scan found and the journal's last images; returns how many changes."""
+    missing = {collection: journal.image_keys(source, collection) for collection in collections}
+    changed = 0
+    for chunk in chunks(documents):
+        events = []
+        for collection in {document.collection for document in chunk}:
+            keys = [document.key for document in chunk if document.collection == collection]
+            known = journal.images(source, collection, keys)
+            gone = missing.setdefault(collection, set())
+            gone.difference_update(keys)
+            events.extend(
+                _scanned(document, scan_id, document.key not in known, now_ms)
+                for document in chunk
+                if document.collection == collection and known.get(document.key) != document.image
+            )
+        changed += journal.append(source, events, None).appended
+    for collection, keys in missing.items():
+        for some in chunks(sorted(keys)):
+            events = [
+                SourceEvent(
+                    event_id=f"{scan_id}:{collection}:{key}:gone",
+                    collection=collection,
+                    key=key,
+                    after=None,
+                    time_ms=now_ms,
+                )
+                for key in some
+            ]
+            changed += journal.append(source, events, None).appended
+    return changed
+
+
+def _scanned(document: Document, scan_id: str, created: bool, now_ms: int) -> SourceEvent:
+    return SourceEvent(
+        event_id=f"{scan_id}:{document.collection}:{document.key}",
+        collection=document.collection,
+        key=document.key,
+        after=document.image,
+        created=created,
+        time_ms=now_ms,
+    )
+
+
+def run_reader(
+    reader: SourceReader,
+    journal: CollectionJournal,
+    source: Source,
+    stop: Flag,
+    clock: Clock,
+    chance: Random,
+) -> None:
+    """Keep a source read until `stop` is set. Transient errors are retried; what a person must mend is said."""
+    buckets = TokenBucket.of(source.options, clock)
+    failures = 0
+    while not stop.is_set():
+        try:
+            if journal.source(source.name).paused:
+                stop.wait(POLL_SECONDS)
+                continue
+            if journal.token(source.name) is None:
+                _begin(reader, journal, source)
+            events, size = reader.poll(POLL_SECONDS)
+            failures = 0
+            stop.wait(buckets.pause(events, size))
+        except VedetteError as error:
+            if error.code == "E6103":
+                return  # it was removed
+            if error.code == "E6105":
+                _lost(reader, journal, source, error)
+            else:
+                failures += 1
+                _report(source, error)
+                stop.wait(_pause(failures, chance))
+
+
+def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
+    journal.mark(source.name, "catching-up", "the first scan")
+    reader.begin(scan=source.options.get("start", "beginning") == "beginning")
+    journal.mark(source.name, "live")
+
+
+def _lost(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
+    log.error("A source lost our place: %s", error, extra={"action": "source.stale", "source": source.name})
+    journal.mark(source.name, "stale", error.text)
+    scan = source.options.get("on_gap", "scan") == "scan"
+    if scan:
+        journal.mark(source.name, "catching-up", "a scan bridges the gap")
+    reader.begin(scan=scan)
+    journal.mark(source.name, "live", new_epoch=not scan)
+
+
+def _report(source: Source, error: VedetteError) -> None:
+    extra = {"action": "source.failed", "source": source.name, "code": error.code}
+    log.warning("Reading a source failed, it will be tried again: %s", error, extra=extra)
+
+
+def _pause(failures: int, chance: Random) -> float:
+    grown = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)
+    return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * chance.random())

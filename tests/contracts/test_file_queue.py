@@ -1,0 +1,163 @@
+"""One contract for the file queue. Today its twin in memory; the consume-mode WATCH joins the list when it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+import vedette
+from vedette.errors import FolderError
+from vedette.ingest.tasks import ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
+from vedette.testing import ManualClock
+from vedette.testing.file_queue import MemoryFileQueue
+
+MAKERS: dict[str, Callable[[ManualClock], FileQueue]] = {"memory": MemoryFileQueue}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=list(MAKERS))
+def queue(request: pytest.FixtureRequest, clock: ManualClock) -> FileQueue:
+    return MAKERS[request.param](clock)
+
+
+def task(
+    path: str, operation: str = "ingest", priority: int = 5, watch: str = "w", collection: str = "c"
+) -> FileTask:
+    return FileTask(
+        path=path,
+        watch_id=watch,
+        collection=collection,
+        operation=FileOperation(operation),
+        priority=priority,
+    )
+
+
+def claimed(queue: FileQueue, limit: int = 10) -> list[str]:
+    return [each.task.path for each in queue.claim(limit, "me")]
+
+
+def test_the_ontology_is_one_that_vedette_takes() -> None:
+    with vedette.open(":memory:") as db:
+        db.define(ONTOLOGY)
+        with db.session() as session:
+            session.execute(
+                'SPAWN t: FileTask { key = "k", path = "/a", watch_id = "w", collection = "c", operation = "ingest",'
+                " queued_at = now() }"
+            )
+            with pytest.raises(vedette.ConstraintViolation):
+                session.execute('MATCH t: FileTask SET t.operation = "eat"')
+
+
+def test_deletes_first_then_priority_then_age(queue: FileQueue, clock: ManualClock) -> None:
+    for path, operation, priority in [
+        ("/low", "ingest", 1),
+        ("/first", "ingest", 5),
+        ("/second", "update", 5),
+        ("/high", "ingest", 9),
+        ("/gone", "delete", 0),
+    ]:
+        queue.put([task(path, operation, priority)])
+        clock.advance(1)
+    assert claimed(queue) == ["/gone", "/high", "/first", "/second", "/low"]
+    assert claimed(queue) == [], "each is in one hand only"
+
+
+def test_low_priorities_get_their_share(queue: FileQueue) -> None:
+    queue.put([task(f"/high/{number}", priority=9) for number in range(100)])
+    queue.put([task(f"/low/{number}", priority=1) for number in range(100)])
+    first = [claimed(queue, 1)[0].split("/")[1] for _ in range(26)]
+    assert first.count("low") == 6
+
+
+def test_one_task_per_path(queue: FileQueue, clock: ManualClock) -> None:
+    queue.put([task("/a", "ingest", 8)])
+    clock.advance(5)
+    queue.put([task("/a", "delete", 3), task("/a", collection="other")])
+    assert queue.depth() == 2
+    (row, _) = queue.rows()
+    assert (row.task.operation, row.task.priority) == (FileOperation.DELETE, 8)
+    assert row.queued_at == clock.now() - timedelta(seconds=5)
+
+
+def test_what_is_put_while_it_is_in_progress_is_not_lost(queue: FileQueue) -> None:
+    queue.put([task("/a", "ingest")])
+    (claim,) = queue.claim(1, "me")
+    queue.put([task("/a", "update")])
+    queue.put([task("/a", "delete")])
+    assert queue.claim(1, "you") == [], "two workers on one file would race"
+    queue.ack(claim.claim_id)
+    (again,) = queue.claim(1, "you")
+    assert again.task.operation is FileOperation.DELETE
+    queue.ack(again.claim_id)
+    assert queue.depth() == 0
+
+
+def test_a_failed_task_waits_and_dies_after_the_fifth_time(queue: FileQueue, clock: ManualClock) -> None:
+    queue.put([task("/a")])
+    for attempt in range(5):
+        (claim,) = queue.claim(1, "me")
+        assert claim.attempts == attempt
+        queue.nack(claim.claim_id, error=f"broken {attempt}", delay=timedelta(seconds=8))
+        if attempt < 4:
+            assert queue.rows()[0].status is TaskStatus.DELAYED
+            assert queue.claim(1, "me") == []
+            clock.advance(8)
+    (row,) = queue.rows(status=TaskStatus.DEAD)
+    assert (row.error, row.attempts, queue.depth()) == ("broken 4", 5, 0)
+    assert queue.claim(1, "me") == []
+    assert queue.retry("/a") == 1
+    assert queue.claim(1, "me")[0].attempts == 0
+
+
+def test_an_outage_counts_no_attempt(queue: FileQueue) -> None:
+    queue.put([task("/a")])
+    for _ in range(20):
+        (claim,) = queue.claim(1, "me")
+        queue.nack(claim.claim_id, error="the sink is down", counts_attempt=False)
+    assert queue.rows()[0].attempts == 0
+
+
+def test_what_cannot_be_retried_is_dead_at_once_until_the_file_changes(queue: FileQueue) -> None:
+    queue.put([task("/a")])
+    queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
+    assert queue.rows()[0].status is TaskStatus.DEAD
+    queue.put([task("/a", "update")])
+    assert queue.claim(1, "me")[0].attempts == 0
+
+
+def test_a_lost_worker_gives_its_task_back(queue: FileQueue, clock: ManualClock) -> None:
+    queue.put([task("/a")])
+    (lost,) = queue.claim(1, "me")
+    (row,) = queue.rows()
+    assert (row.status, row.worker_id) == (TaskStatus.IN_PROGRESS, "me")
+    assert row.lease_until is not None
+    clock.advance((row.lease_until - clock.now()).total_seconds())
+    (claim,) = queue.claim(1, "you")
+    assert claim.attempts == 1
+    with pytest.raises(FolderError, match="E4505"):
+        queue.ack(lost.claim_id)
+    queue.ack(claim.claim_id)
+
+
+def test_counting_and_forgetting(queue: FileQueue, clock: ManualClock) -> None:
+    queue.put([task("/a"), task("/b", watch="other"), task("/c", collection="d")])
+    queue.nack(queue.claim(1, "me")[0].claim_id, error="x", retry=False)
+    assert queue.counts() == {
+        "c": {TaskStatus.DEAD: 1, TaskStatus.PENDING: 1},
+        "d": {TaskStatus.PENDING: 1},
+    }
+    assert queue.held() == {"other": 1, "w": 1}
+    assert queue.discard("other") == 1
+    assert queue.purge(clock.now()) == 0
+    clock.advance(1)
+    assert queue.purge(clock.now()) == 1
+    assert [row.task.path for row in queue.rows()] == ["/c"]
+    assert queue.retry() == 0
+    with pytest.raises(FolderError, match="E4505"):
+        queue.retry("/nothing")

@@ -1,0 +1,40 @@
+"""Every program in examples/ runs by itself and prints what its first lines say it prints."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples"
+PROGRAMS = sorted(FOLDER.glob("*.py"))
+PATIENCE = 120
+"""Seconds after which a program never will end."""
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_program(program: Path, tmp_path: Path) -> None:
+    promised = (ast.get_docstring(ast.parse(program.read_text(encoding="utf-8"))) or "").partition("Prints:")[
+        2
+    ]
+    assert promised.strip(), "its docstring ends with `Prints:` and what it prints"
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == textwrap.dedent(promised).strip("\n").rstrip().splitlines()
+
+
+def test_there_are_programs() -> None:
+    assert {"inbox.py", "topic.py", "work_queue.py", "request_reply.py", "total_order.py"} <= {
+        program.name for program in PROGRAMS
+    }
