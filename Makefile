@@ -28,6 +28,7 @@ run: setup ## start Vedette with a demo
 
 test: setup-dev ## run the test suite
 	@scripts/ensure-postgres
+	@scripts/ensure-chromium
 	.venv/bin/pytest $(ARGS)
 
 check: setup-dev ## lint, format, types, layers
@@ -43,10 +44,12 @@ format: setup-dev ## put the code into its form
 
 coverage: setup-dev ## the test suite, and what it did not reach
 	@scripts/ensure-postgres
+	@scripts/ensure-chromium
 	.venv/bin/pytest --cov --cov-report=term $(ARGS)
 
 soak: setup-dev ## the long form of the tests: many kills, long oracles
 	@scripts/ensure-postgres
+	@scripts/ensure-chromium
 	VEDETTE_SOAK=1 .venv/bin/pytest --timeout=3600 $(ARGS)
 
 bench: setup-bench ## measure, beside peers

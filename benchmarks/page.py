@@ -17,8 +17,7 @@ _HEAD = """# Benchmarks
 
 What Vedette does on one machine, beside others asked the same. `make bench` measures it again (`make bench
 ARGS=--quick`: in a few minutes; `ARGS="--only watch-filter"`: one case) and installs the others first; `benchmarks/` is
-how. Absolute times belong to this machine and this hour; ratios travel
-better.
+how. Absolute times belong to this machine and this hour; ratios travel better.
 """
 
 _METHOD = """

@@ -62,6 +62,7 @@ def _pglite(workload: Workload) -> Live:
 _ONE_BY_ONE = (
     "each push_change awaited before the next, as its documentation does; a Python callback counts events"
 )
+_IN_BATCHES = "Vedette with 64 statements between BEGIN and COMMIT, all told at the COMMIT"
 _TOGETHER = "64 changes pushed at once: nobody knows which of them have been taken"
 _SURREAL = "@surrealdb/node 3, mem://, one LIVE SELECT a watch; does not tell what leaves the filter: half the events"
 _PGLITE = "live.changes, in memory: runs the query again after each change"
@@ -90,6 +91,11 @@ def _beside_peers(
     ]
     if surreal:
         peers.insert(2, Contender(name=SURREAL, start=_watching(_surreal, workload, surreal), about=_SURREAL))
+    if workload.pattern != "keys":
+        batches = Contender(
+            name="64 a transaction", start=_watching(_vedette_together, workload, 1), about=_IN_BATCHES
+        )
+        peers.insert(0, batches)
     return Case(
         name=name,
         title=title,

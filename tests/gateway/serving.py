@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from vedette.console.http import HttpServer, make_app
+from vedette.console.metrics import service_figures
 from vedette.engine.home import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.service import GatewayService
@@ -31,6 +33,7 @@ class Serving:
         self._failure: BaseException | None = None
         self.drain_seconds = 5.0
         self.port = 0
+        self.http_port = 0
         self.home: Vedette
         self.service: GatewayService
 
@@ -53,6 +56,10 @@ class Serving:
     @property
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}"
+
+    @property
+    def web(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
 
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """Have something done on the server's loop, and its result."""
@@ -78,6 +85,15 @@ class Serving:
             self.service = GatewayService(home, directory=self._directory, limits=self._limits)
             self._loop, self._done = asyncio.get_running_loop(), asyncio.Event()
             self.port = await self.service.start(port=self.port)
+            app = make_app(
+                self.service.board,
+                figures=service_figures(self.service),
+                ready=lambda: None,
+                allowed_origins=home.settings.allowed_origins,
+            )
+            http = HttpServer(app)
+            self.http_port = await http.start("127.0.0.1", 0)
             self._ready.set()
             await self._done.wait()
+            await http.stop()
             await self.service.stop(drain_seconds=self.drain_seconds)

@@ -94,17 +94,20 @@ def test_documents(server: Serving):
 async def over_a_breaking_line(server: Serving, seed: int) -> None:
     """Whatever byte the line breaks at: each event once, in order, and no resync as long as the window reaches."""
     random = Random(seed)
-    async with connect(server.url) as writer, BreakingLine(server.port) as line:
-        async with connect(line.url, random=Random(seed)) as c:
-            watch = await c.watch(WATCH).ready()
-            seen: list[Any] = []
-            for n in range(1, 61):
-                await writer.execute("SPAWN t: Task { n = $n }", n=n)
-                if random.random() < 0.15:
-                    line.budget = random.randrange(1, 900)
-            while len(seen) < 61:
-                seen += await take(watch, 1)
-            assert c.reconnects > 0
+    async with (
+        connect(server.url) as writer,
+        BreakingLine(server.port) as line,
+        connect(line.url, random=Random(seed)) as c,
+    ):
+        watch = await c.watch(WATCH).ready()
+        seen: list[Any] = []
+        for n in range(1, 61):
+            await writer.execute("SPAWN t: Task { n = $n }", n=n)
+            if random.random() < 0.15:
+                line.budget = random.randrange(1, 900)
+        while len(seen) < 61:
+            seen += await take(watch, 1)
+        assert c.reconnects > 0
     assert seen[0].type == "initial"
     assert [event.match["t.n"] for event in seen[1:]] == list(range(1, 61))
 
@@ -115,18 +118,21 @@ def test_breaks_are_not_noticed(server: Serving, seed: int):
 
 
 async def beyond_the_window(server: Serving) -> None:
-    async with connect(server.url) as writer, BreakingLine(server.port) as line:
-        async with connect(line.url, random=Random(1)) as c:
-            watch = await c.watch(WATCH).ready()
-            await take(watch, 1)
-            line.target, port = 1, line.target  # nobody listens there
-            line.cut()
-            for n in range(1, 21):
-                await writer.execute("SPAWN t: Task { n = $n }", n=n)
-            line.target = port
-            resync, initial = await take(watch, 2)
-            assert (resync.type, resync.attributes["reason"]) == ("resync", "window")
-            assert sorted(row["t.n"] for row in initial.matches or ()) == list(range(1, 21))
+    async with (
+        connect(server.url) as writer,
+        BreakingLine(server.port) as line,
+        connect(line.url, random=Random(1)) as c,
+    ):
+        watch = await c.watch(WATCH).ready()
+        await take(watch, 1)
+        line.target, port = 1, line.target  # nobody listens there
+        line.cut()
+        for n in range(1, 21):
+            await writer.execute("SPAWN t: Task { n = $n }", n=n)
+        line.target = port
+        resync, initial = await take(watch, 2)
+        assert (resync.type, resync.attributes["reason"]) == ("resync", "window")
+        assert sorted(row["t.n"] for row in initial.matches or ()) == list(range(1, 21))
 
 
 def test_a_gap_is_said(tmp_path: Path):
@@ -167,7 +173,7 @@ async def reliable(directory: Path) -> None:
                 assert [e.match["t.n"] for e in (*first, *rest) if e.match] == [1, 2, 3, 4, 5]
                 await watch.ack(rest[0])
                 (kept,) = server.home.default.watching.hub.watches.values()
-                while kept.details.cursor is None or kept.details.cursor["confirmed"] < rest[0].position:
+                while kept.details.cursor is None or kept.details.cursor["confirmed"] < rest[0].position:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)  # the acks go out again on the new connection
             await writer.execute("SPAWN t: Task { n = 6 }")
     with Serving(directory) as server:

@@ -209,7 +209,7 @@ def test_each_bound_ends_what_can_be_resumed(bounds: WindowBounds, wait: float):
 
 
 def test_a_stream_nobody_came_back_to_ends():
-    wire, writer = make(window=WindowBounds(seconds=10))
+    wire, _writer = make(window=WindowBounds(seconds=10))
     client, token = start(wire)
     client.cut()
     assert wire.broker.streams == 1
@@ -259,7 +259,7 @@ def test_any_doubt_is_said(change: Callable[[ResumeToken], ResumeToken], reason:
 
 
 def test_a_forged_token_and_a_count_ahead_are_doubts():
-    wire, writer = make()
+    wire, _writer = make()
     client, token = start(wire)
     client.cut()
     _, ack = resume(wire, token[:-3] + "AAA")
@@ -281,7 +281,7 @@ def test_a_token_from_before_the_snapshot_is_nothing_to_go_on_from():
 
 
 def test_a_changed_query_is_never_acknowledged():
-    wire, writer = make()
+    wire, _writer = make()
     client, token = start(wire)
     client.cut()
     again = wire.client()
@@ -389,7 +389,7 @@ def test_a_lost_gateway_is_no_loss():
     """Its streams wait at the engine, and any other gateway replays them."""
     wire, writer = make()
     wire.gateway()
-    client, token = start(wire, gateway=1)
+    _client, token = start(wire, gateway=1)
     port = next(c.port for c in wire.broker.clients.values() if c.port.board is wire.boards[1])  # type: ignore[attr-defined]
     wire.broker.lost(port)
     write(writer, 1, 2)

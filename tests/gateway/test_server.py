@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 from tests.gateway.serving import Serving
@@ -86,6 +87,24 @@ def test_fragments_and_large_messages(server: Serving):
         assert hear(client)["payload"]["created"] == 1
         rows = ask(client, "execute", {"statement": "MATCH t: T RETURN t.s"})["payload"]["rows"]
         assert len(rows[0][0]) == 300_000
+
+
+def test_frames_in_any_pieces(server: Serving):
+    """Every byte on its own: what is let go between messages is never part of one."""
+    with join(server) as client:
+        for pieces in (1, 2, 3, 5):
+            text = json.dumps(
+                {
+                    "type": "execute",
+                    "id": f"p{pieces}",
+                    "payload": {"statement": "BEGIN" if pieces == 1 else "MATCH s: _Session RETURN COUNT(*)"},
+                }
+            )
+            frame = Frame(Opcode.TEXT, text.encode()).serialize(mask=True)
+            for start in range(0, len(frame), pieces):
+                client.socket.sendall(frame[start : start + pieces])
+                client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            assert hear(client)["id"] == f"p{pieces}"
 
 
 def test_before_auth_frames_are_small(server: Serving):
@@ -198,21 +217,27 @@ def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
 
 
 def test_silence_where_auth_is_due_is_closed(tmp_path: Path):
-    with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.1)) as server:
-        with connect(f"{server.url}/realtime/ws") as client, pytest.raises(ConnectionClosed) as closed:
-            client.recv(timeout=20)
+    with (
+        Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.1)) as server,
+        connect(f"{server.url}/realtime/ws") as client,
+        pytest.raises(ConnectionClosed) as closed,
+    ):
+        client.recv(timeout=20)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4100
 
 
 def test_too_many_connections_are_turned_away(tmp_path: Path):
     limits = GatewayLimits(max_connections=2, max_connections_per_tenant=1)
-    with Serving(tmp_path / "data", limits=limits) as server, join(server, "one"):
-        with connect(f"{server.url}/realtime/ws") as second:
-            with pytest.raises(InvalidStatus) as refused, connect(f"{server.url}/realtime/ws"):
-                pass
-            say(second, "auth", {"database": "one"}, "q")
-            assert hear(second)["payload"]["code"] == "too_many_connections"
+    with (
+        Serving(tmp_path / "data", limits=limits) as server,
+        join(server, "one"),
+        connect(f"{server.url}/realtime/ws") as second,
+    ):
+        with pytest.raises(InvalidStatus) as refused, connect(f"{server.url}/realtime/ws"):
+            pass
+        say(second, "auth", {"database": "one"}, "q")
+        assert hear(second)["payload"]["code"] == "too_many_connections"
     assert refused.value.response.status_code == 503
 
 
@@ -402,6 +427,8 @@ def test_tls_by_option(tmp_path: Path):
     context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     with Serving(tmp_path / "data", **settings) as server:
         url = f"wss://localhost:{server.port}/realtime/ws"
-        with socket.create_connection(("127.0.0.1", server.port)) as raw:
-            with connect(url, sock=raw, ssl=context, server_hostname="localhost") as client:
-                assert ask(client, "auth", {"database": "default"})["type"] == "auth_ack"
+        with (
+            socket.create_connection(("127.0.0.1", server.port)) as raw,
+            connect(url, sock=raw, ssl=context, server_hostname="localhost") as client,
+        ):
+            assert ask(client, "auth", {"database": "default"})["type"] == "auth_ack"

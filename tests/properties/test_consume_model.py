@@ -64,7 +64,7 @@ def _in_channels(model: Model, *, by_link: bool) -> Found:
         if model.jobs[job]["state"] != "new" or not facts["open"]:
             continue
         match = {"j.id": job, "c.id": channel} | ({"l.id": link} if by_link else {})
-        want = Want((job, channel, link), match, (facts["level"],), channel)
+        want = Want((job, channel, link), match, (facts["level"], channel), channel)
         found.setdefault(link if by_link else job, []).append(want)
     return found
 
@@ -92,14 +92,14 @@ PATTERNS = (
     Pattern(
         _LYING,
         "j.id, c.id",
-        "ordering: attribute(c.level ASC)",
+        "ordering: attribute(c.level ASC, c.id ASC)",
         "j.id",
         lambda model: _in_channels(model, by_link=False),
     ),
     Pattern(
         _LYING,
         "j.id, c.id",
-        "ordering: attribute(c.level ASC), serialize_by: c.id",
+        "ordering: attribute(c.level ASC, c.id ASC), serialize_by: c.id",
         "j.id",
         lambda model: _in_channels(model, by_link=False),
         serialized=True,
@@ -107,7 +107,7 @@ PATTERNS = (
     Pattern(
         _LINKS,
         "l.id, j.id, c.id",
-        "ordering: attribute(c.level ASC)",
+        "ordering: attribute(c.level ASC, c.id ASC)",
         "l.id",
         lambda model: _in_channels(model, by_link=True),
     ),

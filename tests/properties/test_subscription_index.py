@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from vedette.errors import FilterError
 from vedette.language.documents import Environment, compile_filter
-from vedette.subscriptions.forms import Form, expression_of
+from vedette.subscriptions.forms import Form, expression_of, take_apart
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.matching import ENTER, LEAVE, match_segments, scan
 from vedette.subscriptions.segment import Entry, Segment, write_segment
@@ -149,7 +149,7 @@ def by_definition(form: Form, change: DocumentChange) -> int:
 
 
 def entry(number: int, form: Form) -> Entry:
-    _, constants = lift(expression_of(form))
+    _, constants = take_apart(form)
     return Entry(number, number % 3, number % 2, 0, msgspec.json.encode(form), constants)
 
 

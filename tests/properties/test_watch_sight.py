@@ -183,6 +183,22 @@ def test_a_path_needs_all_that_it_passes() -> None:
         assert types(reached.news()) == ["added", "added"]
 
 
+def test_the_end_of_a_path_that_no_variable_stands_for() -> None:
+    """Where the edge is shown its end need not be, whichever way the path is followed."""
+    shown = "policy shown: ON MATCH(e: follows) ALLOW IF true"
+    with team("policy self: ON MATCH(x: Person) ALLOW IF x = current_actor()", ALL_TASKS, shown) as oracle:
+        oracle.do("LINK follows(#ann, #bob) AS e1", "SPAWN cid: Person", "LINK follows(#bob, #cid)")
+        cid = oracle.id_of("cid")
+        counts: dict[str, Any] = {"kind": "groups", "actor": "ann"}
+        patterns = ("follows+(x, $p0)", "x: Person, follows+(x, $p0)", "follows*(x, $p0)", "follows+(_, $p0)")
+        followed = [oracle.follow(text, "COUNT(*) AS n", values=(cid,), **counts) for text in patterns]
+        anyone = oracle.follow("follows+(_, _)", "COUNT(*) AS n", **counts)
+        assert [follower.expected() for follower in followed] == [[{"n": n}] for n in (1, 1, 1, 2)]
+        assert anyone.expected() == [{"n": 3}]
+        oracle.do("UNLINK #e1")
+        assert [follower.expected() for follower in followed] == [[{"n": n}] for n in (0, 0, 0, 1)]
+
+
 def test_symmetric_edges_of_which_one_order_is_hidden() -> None:
     people = "policy some: ON MATCH(x: Person).level DENY IF x.level > 5"
     with team(PEOPLE, people) as oracle:

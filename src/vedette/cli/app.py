@@ -12,9 +12,11 @@ from vedette.cli.commands.define import define
 from vedette.cli.commands.doctor import doctor
 from vedette.cli.commands.gateway import gateway
 from vedette.cli.commands.parse import parse
+from vedette.cli.commands.pipeline import pipeline
 from vedette.cli.commands.run import run
 from vedette.cli.commands.serve import serve
 from vedette.cli.commands.shell import shell
+from vedette.cli.commands.source import source_app
 from vedette.cli.commands.watch import watch
 from vedette.cli.failure import CommandFailed, error_text, traceback_wanted, unexpected_text
 from vedette.cli.version import version_text
@@ -83,6 +85,7 @@ def vedette(
     pass
 
 
-for command in (serve, gateway, shell, run, watch, define, parse, doctor):
+for command in (serve, gateway, pipeline, shell, run, watch, define, parse, doctor):
     app.command()(command)
+app.add_typer(source_app, name="source")
 app.add_typer(config_app, name="config")

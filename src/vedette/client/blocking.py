@@ -190,8 +190,10 @@ class BlockingWatch:
     def ack(self, event: Event) -> None:
         self._session.wait(self._watch.ack(event))
 
-    def nack(self, event: Event, *, retry: bool = True, delay: float | None = None) -> None:
-        self._session.wait(self._watch.nack(event, retry=retry, delay=delay))
+    def nack(
+        self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
+    ) -> None:
+        self._session.wait(self._watch.nack(event, retry=retry, delay=delay, cause=cause))
 
     def extend(self, event: Event, by: float | None = None) -> None:
         self._session.wait(self._watch.extend(event, by))
@@ -222,20 +224,25 @@ class BlockingJob:
         return self.event.match
 
     @property
-    def id(self) -> str | None:
+    def delivery_id(self) -> str | None:
         return self.event.delivery_id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first time that it is handed out."""
+        return int(self.event.attributes.get("attempt", 1))
 
     def ack(self) -> None:
         self._settled = True
         self._watch.ack(self.event)
 
-    def nack(self, *, retry: bool = True, delay: float | None = None) -> None:
+    def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
         self._settled = True
-        self._watch.nack(self.event, retry=retry, delay=delay)
+        self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
-    def reject(self, reason: str = "") -> None:  # noqa: ARG002 - for the reader of the code
+    def reject(self, reason: str | None = None) -> None:
         """No further try: it becomes a dead letter."""
-        self.nack(retry=False)
+        self.nack(retry=False, cause=reason)
 
     def extend(self, by: float | None = None) -> None:
         self._watch.extend(self.event, by)
@@ -249,4 +256,4 @@ class BlockingJob:
         if kind is None:
             self.ack()
         else:
-            self.nack()
+            self.nack(cause=f"{kind.__name__}: {error}"[:500])

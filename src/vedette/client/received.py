@@ -41,7 +41,10 @@ def event_from_wire(message: dict[str, Any]) -> Event:
             match=delta.get("document"),
             attributes=attributes,
         )
-    return _event(message["payload"], attributes)
+    payload = message["payload"]
+    if "attempt" in payload:
+        attributes["attempt"] = payload["attempt"]
+    return _event(payload, attributes)
 
 
 def _event(payload: dict[str, Any], attributes: dict[str, Any]) -> Event:

@@ -412,6 +412,8 @@ class RemoteSession:
             if payload["status"] == "resync-required" and payload.get("reason") != "auth":
                 # Perhaps it can be resumed in a moment; else it begins anew.
                 asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            elif payload["status"] == "notice":
+                watch.noted([error_from_wire(each) for each in payload.get("errors", ())])
             elif payload["status"] == "ended":
                 self.forget(watch)
                 watch.ended(None, [error_from_wire(each) for each in payload.get("errors", ())])

@@ -110,8 +110,10 @@ class RemoteWatch:
         if seq is not None:
             await self._session.tell("ack", {"subId": self.id, "seq": seq})
 
-    async def nack(self, event: Event, *, retry: bool = True, delay: float | None = None) -> None:
-        payload = {"deliveryId": event.delivery_id, "retry": retry}
+    async def nack(
+        self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
+    ) -> None:
+        payload = {"deliveryId": event.delivery_id, "retry": retry, "cause": cause}
         await self._session.request("nack", payload | _milliseconds("delay", delay))
 
     async def extend(self, event: Event, by: float | None = None) -> None:
@@ -253,6 +255,10 @@ class RemoteWatch:
         self._events.append(event)
         self._news.set()
 
+    def noted(self, errors: list[Any]) -> None:
+        """Records for the owner."""
+        self._errors += errors
+
     def ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
         self.status = "cancelled"
         self.failure = error
@@ -279,20 +285,25 @@ class RemoteJob:
         return self.event.match
 
     @property
-    def id(self) -> str | None:
+    def delivery_id(self) -> str | None:
         return self.event.delivery_id
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first time that it is handed out."""
+        return int(self.event.attributes.get("attempt", 1))
 
     async def ack(self) -> None:
         self._settled = True
         await self._watch.ack(self.event)
 
-    async def nack(self, *, retry: bool = True, delay: float | None = None) -> None:
+    async def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
         self._settled = True
-        await self._watch.nack(self.event, retry=retry, delay=delay)
+        await self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
-    async def reject(self, reason: str = "") -> None:  # noqa: ARG002 - for the reader of the code
+    async def reject(self, reason: str | None = None) -> None:
         """No further try: it becomes a dead letter."""
-        await self.nack(retry=False)
+        await self.nack(retry=False, cause=reason)
 
     async def extend(self, by: float | None = None) -> None:
         await self._watch.extend(self.event, by)
@@ -308,7 +319,7 @@ class RemoteJob:
         if kind is None:
             await self.ack()
         else:
-            await self.nack()
+            await self.nack(cause=f"{kind.__name__}: {error}"[:500])
 
 
 def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:

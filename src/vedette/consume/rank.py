@@ -56,7 +56,7 @@ def _part(value: Any, down: bool) -> tuple[Any, ...]:
 
 
 def _measured(value: Any) -> tuple[int, float | None]:
-    """The kind of a value and, where it has one, the number it is compared by. NaN stands above all numbers, as a kind of its own."""
+    """The kind of a value and, where it has one, the number it is compared by. NaN is a kind above numbers."""
     if isinstance(value, (int, float)):
         return (_NO_NUMBERS, 0) if is_nan(value) else (_NUMBERS, value)
     if isinstance(value, datetime):

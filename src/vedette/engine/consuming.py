@@ -19,6 +19,7 @@ from vedette.engine.dead_letters import DeadLetters
 from vedette.engine.deliveries import Deliveries
 from vedette.engine.state import Commit
 from vedette.errors import VedetteError
+from vedette.language.affected import Difference
 from vedette.language.context import Row
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
@@ -56,6 +57,8 @@ class Consuming:
         """Where dead letters go, by the number of the user's watch."""
         self._ticking: dict[int, Pool] = {}
         """Pools that hold what comes until logical time has moved on."""
+        self._choosy: dict[int, Pool] = {}
+        """Pools that do not want what was there before them (initial: none)."""
         self._again: dict[int, list[Delivery]] = {}
         """Deliveries to hand out once more, under the same ids: their consumer came back."""
 
@@ -133,11 +136,14 @@ class Consuming:
         if options.initial.kind == "none":
             former = member.pool.unwanted if member.pool is not None else None
             pool.unwanted = former.copy() if former is not None else set(self._identities(source))
+            self._choosy[source.number] = pool
         try:
             self._refresh(pool)
         except VedetteError:
             member.group.pools.remove(pool)
             del self._by_source[source.number]
+            self._ticking.pop(source.number, None)
+            self._choosy.pop(source.number, None)
             raise
         self.hub.add(source)
         pool.tick()  # what was there before needs no tick
@@ -173,6 +179,7 @@ class Consuming:
             self.hub.forget(pool.source)
             del self._by_source[pool.source.number]
             self._ticking.pop(pool.source.number, None)
+            self._choosy.pop(pool.source.number, None)
             self._pools.pop(self._pool_keys.pop(pool.source.number), None)
 
     def refilter(self, watch: Watch) -> None:
@@ -211,10 +218,30 @@ class Consuming:
                 pool.tick()
             self._wake_when_durable(self._ticking.values(), commit.sequence)
         shapes = self.hub.concerned(commit.changes)
+        if not shapes:
+            return
+        left = self._take_out_deleted(commit.changes)
+        shapes = [shape for shape in shapes if left or not _stands_alone(shape)]
         if shapes:
-            self._tell(commit, shapes)
+            self._tell(commit, shapes, left)
 
-    def _tell(self, commit: Commit, shapes: Sequence[WatchShape]) -> None:
+    def _take_out_deleted(self, changes: Sequence[Difference]) -> Sequence[Difference]:
+        """Elements that are gone match no pattern of one element, whatever it says; returns the other changes."""
+        deleted = [before.id for before, after in changes if after is None and before is not None]
+        if not deleted:
+            return changes
+        for id in deleted:
+            item = self.desk.items.get(id)
+            for place in [*item.places] if item is not None else ():
+                if _stands_alone(place.pool.source.shape):
+                    self._withdraw(place.pool, id, (id,))
+        for pool in self._choosy.values():
+            assert pool.unwanted is not None
+            pool.unwanted.difference_update([(id,) for id in deleted])
+        return [change for change in changes if change[1] is not None]
+
+    def _tell(self, commit: Commit, shapes: Sequence[WatchShape], left: Sequence[Difference]) -> None:
+        """`left`: the changes that matter to patterns of one element."""
         scene = self._watching.scene(self._database.state.graph, commit.changes, commit.tick)
         touched: dict[int, Pool] = {}
         broken: dict[int, VedetteError] = {}
@@ -234,7 +261,7 @@ class Consuming:
 
         for shape in shapes:
             if shape.strategy == "rows":
-                tell_shape(shape, commit.changes, scene, push, fail)
+                tell_shape(shape, left if _stands_alone(shape) else commit.changes, scene, push, fail)
                 continue
             for source in watches_of(shape):
                 touched[source.number] = self._by_source[source.number]
@@ -374,14 +401,14 @@ class Consuming:
             lease=lease,
         )
         self.deliveries.arm()
-        for delivery in (*again, *handed):
-            ready.append(self._entry(watch, delivery))
+        if again or handed:
+            watch.last_event_ms = timestamp_to_ms(self._database.clock.now())
+        ready.extend([self._entry(watch, delivery) for delivery in (*again, *handed)])
         return ready
 
     def _entry(self, watch: Watch, delivery: Delivery) -> Entry:
         watch.position += 1
         watch.delivered += 1
-        watch.last_event_ms = timestamp_to_ms(self._database.clock.now())
         delta = Delta("consumed", delivery.want.match)
         delta.delivery = (delivery.id, delivery.attempt)
         return Entry(watch.position, delivery.place.sequence, delivery.place.tick, delta)
@@ -399,10 +426,16 @@ class Consuming:
         if pool is not None:
             self._wake_when_durable([pool], self._database.state.sequence)
 
-    def wake_item(self, delivery: Delivery, sequence: int) -> None:
-        """A delivery ended: there is room for its member and its group, and perhaps an item for others."""
-        pools = [place.pool for place in delivery.item.places] + delivery.member.group.pools
-        self._wake_when_durable({id(pool): pool for pool in pools}.values(), sequence)
+    def wake_after(self, deliveries: Iterable[Delivery], sequence: int) -> None:
+        """Deliveries ended: there is room for their members and groups, and perhaps an item for others."""
+        pools: dict[int, Pool] = {}
+        for delivery in deliveries:
+            for pool in delivery.member.group.pools:
+                pools[id(pool)] = pool
+            for place in delivery.item.places:
+                pools[id(place.pool)] = place.pool
+        if pools:
+            self._wake_when_durable(pools.values(), sequence)
 
     def _wake_when_durable(self, pools: Iterable[Pool], sequence: int) -> None:
         waking = [
@@ -430,6 +463,11 @@ class Consuming:
             fresh = set(self._identities(pool.source)) - (pool.unwanted or set())
             assert {identity for place in pool.places.values() for identity in place.identities()} == fresh
             assert {identity[shape.leading] for identity in fresh} == set(pool.places)
+
+
+def _stands_alone(shape: WatchShape) -> bool:
+    """Whether its pattern is one element, and a change of that is all that can concern a match."""
+    return shape.single is not None and shape.strategy == "rows"
 
 
 def _age(id: str) -> tuple[int, int, str]:

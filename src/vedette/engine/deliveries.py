@@ -35,6 +35,8 @@ __all__ = ["Deliveries", "Fact", "dead_letter_failed", "invalid"]
 
 Fact = tuple[str, str]
 _ATTEMPT = "attempt."
+_PER_TURN = 32
+"""So many are acknowledged before somebody else has a turn."""
 _NO_BOX = "the dead letters"
 """How a watch without a destination calls it."""
 log = logging.getLogger(__name__)
@@ -53,14 +55,24 @@ class Deliveries:
         """Delete what was delivered: each in a transaction of its own, or all in the session's open one."""
         session.admit()
         result = Result()
-        for id in ids:
+        for start in range(0, len(ids), _PER_TURN):
             with session.turn:
-                delivery = self._find(session, id)
+                self.lapse()
+                self._ack_some(session, ids[start : start + _PER_TURN], result)
+        return result
+
+    def _ack_some(self, session: Session, ids: Sequence[str], result: Result) -> None:
+        ended: list[Delivery] = []
+        try:
+            for id in ids:
+                delivery = self._pending(session, id)
                 if session.transaction is not None:
                     self._ack_within(session, delivery, result)
                 else:
                     self._ack_alone(session, delivery, result)
-        return result
+                    ended.append(delivery)
+        finally:
+            self._consuming.wake_after(ended, session.database.state.sequence)
 
     def _ack_alone(self, session: Session, delivery: Delivery, result: Result) -> None:
         database = session.database
@@ -78,7 +90,7 @@ class Deliveries:
             raise
         result.deleted += transaction.counts.deleted
         result.unlinked += transaction.counts.unlinked
-        self.settled([delivery])
+        self._finish(delivery)
 
     def _ack_within(self, session: Session, delivery: Delivery, result: Result) -> None:
         opened = session.transaction
@@ -161,6 +173,9 @@ class Deliveries:
     def _find(self, session: Session, id: str) -> Delivery:
         """A pending delivery of this session; for all others E8004, whatever the reason."""
         self.lapse()
+        return self._pending(session, id)
+
+    def _pending(self, session: Session, id: str) -> Delivery:
         delivery = self._consuming.desk.deliveries.get(id)
         own = delivery is not None and (session.actor is None or delivery.member.watch.owner == session.id)
         if delivery is None or not own or delivery.state is not DeliveryState.PENDING:
@@ -179,16 +194,21 @@ class Deliveries:
     def facts_of(self, deliveries: Iterable[Delivery]) -> tuple[Fact, ...]:
         """What is stored with the commit that acknowledges: their attempts are forgotten."""
         desk = self._consuming.desk
+        if not desk.attempts:
+            return ()
         elements = {delivery.item.element for delivery in deliveries}
         return tuple((_key(e, group), "") for e in elements for group in desk.attempts.get(e, ()))
 
-    def settled(self, deliveries: Iterable[Delivery]) -> None:
+    def settled(self, deliveries: Sequence[Delivery]) -> None:
         """They are committed."""
-        desk, sequence = self._consuming.desk, self._consuming.watching.database.state.sequence
         for delivery in deliveries:
-            desk.attempts.pop(delivery.item.element, None)
-            desk.finish(delivery, DeliveryEvent.COMMIT)
-            self._consuming.wake_item(delivery, sequence)
+            self._finish(delivery)
+        self._consuming.wake_after(deliveries, self._consuming.watching.database.state.sequence)
+
+    def _finish(self, delivery: Delivery) -> None:
+        desk = self._consuming.desk
+        desk.attempts.pop(delivery.item.element, None)
+        desk.finish(delivery, DeliveryEvent.COMMIT)
 
     def rolled_back(self, deliveries: Iterable[Delivery]) -> None:
         """They are pending again."""
@@ -256,7 +276,7 @@ class Deliveries:
 
     def _give_back(self, delivery: Delivery, sequence: int, until: float | None) -> None:
         self._consuming.desk.give_back(delivery, sequence=sequence, until=until)
-        self._consuming.wake_item(delivery, sequence)
+        self._consuming.wake_after([delivery], sequence)
 
     def _bury(
         self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None
@@ -279,9 +299,9 @@ class Deliveries:
             )
             self._store(delivery.item.element, delivery.member.group.name, attempts._replace(parked=True))
             desk.park(delivery)
-            self._consuming.wake_item(delivery, self._consuming.watching.database.state.sequence)
+            self._consuming.wake_after([delivery], self._consuming.watching.database.state.sequence)
             return problem
-        self._consuming.wake_item(delivery, self._consuming.watching.database.state.sequence)
+        self._consuming.wake_after([delivery], self._consuming.watching.database.state.sequence)
         return None
 
     def _unmovable(self, delivery: Delivery, error: VedetteError) -> WatchError:

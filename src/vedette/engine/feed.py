@@ -99,8 +99,15 @@ class WatchFeed:
             watching.recent.extend((watch, entry) for entry in ready)
             watch.details.unconfirmed.extend(ready)
             if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
-                watching.lasting.catch_up(watch, watch.details.behind)
+                watching.catching_up.catch_up(watch, watch.details.behind)
             return [event_of(entry) for entry in ready]
+
+    @property
+    def held(self) -> int:
+        """Consume mode: how many deliveries are out now."""
+        with self._session.turn:
+            member = self._session.database.watching.consuming.members.get(self._watch.number)
+            return len(member.held) if member is not None else 0
 
     def confirm(self, position: int) -> None:
         """A reliable watch's event at this position, and all that were handed out before it, have arrived."""

@@ -66,6 +66,14 @@ class History:
         rows = self._store.read(last - 1, 1) if last >= self._first_offset() else ()
         return timestamp_from_ms(rows[0].time_ms) if rows else None
 
+    def time_of(self, sequence: int) -> datetime | None:
+        """When the last commit up to this one was made; None when nobody knows any more."""
+        made = [commit.time for commit in self._recent if commit.sequence <= sequence]
+        if made or self._store is None:
+            return made[-1] if made else None
+        times = [row.time_ms for row in self._rows() if row.seq <= sequence]
+        return timestamp_from_ms(times[-1]) if times else None
+
     def sequence_of_tick(self, tick: int) -> int:
         """The last sequence whose commit was in this tick or before: everything after it is news since then."""
         found = [commit.sequence for commit in self._recent if commit.tick <= tick]

@@ -17,24 +17,14 @@ speaks of.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from vedette.element import View
+from vedette.engine.catching_up import is_in_the_log
 from vedette.engine.codec import tagged, untagged
-from vedette.engine.history import Trimmed, replay
 from vedette.engine.prepare import MISSING
-from vedette.engine.state import Commit
 from vedette.errors import WatchError
-from vedette.graph.overlay import Overlay
 from vedette.language.printer import print_expression
-from vedette.values import timestamp_from_ms, timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.delta import Delta
-from vedette.watch.evaluation import Scene
-from vedette.watch.hub import Told
-from vedette.watch.keys import KeyIndex
 from vedette.watch.subscription import WatchStatus
 from vedette.watch.watch import Watch
 
@@ -127,23 +117,10 @@ class LastingWatches:
         ]
         for watch in told:
             if watch.details.behind is not None:
-                self.skip_ahead(watch)
+                self._watching.catching_up.skip_ahead(watch)
             self._begin_after_next_note(watch)
         if told:
             self._note(*map(self._cursor, told))
-
-    def skip_ahead(self, watch: Watch) -> None:
-        """What it was not told yet cannot be worked out any more: a snapshot of the present has all of it."""
-        missing = 0
-        if watch.options.visibility == "immediate":
-            self._watching.see_drafts()
-        if watch.options.delivery != "reliable" and watch.buffer is not None:
-            missing = watch.pending
-            watch.buffer.clear()
-        self._watching.creation.start(watch, self._database.state.graph, anew=True)
-        if watch.buffer is not None:
-            watch.buffer.tell_gap(missing)
-        self._stand(watch)
 
     def advance(self) -> None:
         """Before the log is trimmed: whoever has had everything needs nothing of what is in it."""
@@ -253,9 +230,10 @@ class LastingWatches:
         cursor = cursor or {"sequence": 0, "start": 0, "confirmed": 0}
         cursor = {"fired": cursor["sequence"], "done": 0, "since": watch.created_ms, **cursor}
         watch.details.cursor, watch.details.base = cursor, cursor["sequence"]
-        watch.details.behind, watch.details.away = cursor["sequence"] - 1, True
+        if watch.options.mode == "watch":
+            watch.details.behind, watch.details.away = cursor["sequence"] - 1, True
         if watch.shape.time_dependent and watch.details.actions is not None:
-            self._act_late(watch, cursor)
+            self._watching.catching_up.act_late(watch, cursor)
         missing = max(0, cursor.get("snapshot", 0) - cursor["confirmed"])
         if watch.options.mode == "consume":
             watch.position = max(1, cursor["start"])  # `initial` is not told twice
@@ -272,169 +250,32 @@ class LastingWatches:
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
         """Until there is something that its owner has not had, or nothing more."""
         while watch.details.behind is not None and not watch.pending:
-            self.catch_up(watch, watch.details.behind)
+            self._watching.catching_up.catch_up(watch, watch.details.behind)
             if watch.buffer is not None:
                 watch.buffer.forget_until(confirmed)
             if watch.status is WatchStatus.CANCELLED:
                 return
 
     def _can_be_repeated(self, watch: Watch, cursor: dict[str, int]) -> bool:
-        """Whether the log says all that the watch was told: not drafts, nor what only the time or a policy did."""
+        """Whether the log says all that the watch was told, under the policies that there are now."""
         told_under_others = (
             watch.actor is not None
             and bool(watch.shape.columns)
             and cursor["sequence"] <= self._database.rights.sequence
         )
-        beyond = watch.shape.time_dependent or watch.shape.layered or watch.options.visibility == "immediate"
-        return not beyond and not told_under_others
+        return is_in_the_log(watch) and not told_under_others
 
     def _begin_anew(self, watch: Watch, confirmed: int, missing: int) -> None:
-        """What it has not had cannot be worked out again: a snapshot of the present has all of it.
-
-        Actions go on from the time of the last evaluation: what fell due since then sets them off.
-        """
-        state, evaluated = self._database.state, watch.details.evaluated_ms
+        """What it has not had cannot be worked out again: a snapshot of the present has all of it."""
+        state = self._database.state
         position = watch.position = confirmed + missing
-        then = timestamp_from_ms(evaluated) if evaluated and watch.details.actions is not None else None
-        past = (lambda: then) if then is not None else None
-        self._watching.creation.start(watch, state.graph, anew=True, now=past)
+        self._watching.catching_up.start_anew(watch)
         if watch.buffer is not None:
             watch.buffer.tell_gap(missing)
         watch.details.base = state.sequence + 1
         assert watch.details.cursor is not None
         watch.details.cursor |= {"sequence": state.sequence + 1, "start": position, "confirmed": position}
-        self._stand(watch)
-
-    def _stand(self, watch: Watch) -> None:
-        """It has caught up: from now on it is told like any other."""
-        watch.details.behind = None
-        if watch.details.away:
-            watch.details.away = False
-            self._watching.hub_of(watch).add(watch)
-
-    def _act_late(self, watch: Watch, cursor: dict[str, int]) -> None:
-        """Actions of a watch that looks at the time: whatever set them off after the last one that was carried out.
-
-        Each commit is evaluated as of its own time. Ticks are not in the log: what one of them brought about is found
-        at the next commit, or at the next evaluation there is.
-        """
-        state, fired = self._database.state, cursor["fired"]
-        try:
-            commits = self._database.history.after(fired - 1)
-        except Trimmed:
-            self._watching.lost_track(watch)
-            return
-        if "at" in cursor:
-            acted = Commit(fired, state.tick, state.tick, timestamp_from_ms(cursor["at"]))
-            if not commits or commits[0].sequence != fired:
-                commits.insert(0, acted)
-            else:
-                commits[0] = commits[0]._replace(time=acted.time)
-        since = timestamp_from_ms(cursor["since"])
-        resumed = False
-
-        def resume(view: View) -> None:
-            nonlocal resumed
-            resumed = True
-            self._watching.creation.start_counting(
-                watch, self._watching.own_context(watch, view, lambda: since)
-            )
-
-        def tell(commit: Commit, before: Overlay, after: Overlay) -> None:
-            if not resumed:
-                resume(before)
-            latest = max(commit.time, timestamp_from_ms(watch.details.evaluated_ms))
-            self._tell(watch, commit._replace(time=latest), before, after, _Actions)
-
-        with self._alone(watch):
-            replay(state, commits, tell)
-            if not resumed:
-                resume(state.graph)
-
-    # --- catching up ------------------------------------------------------------------------------------------
-
-    def catch_up(self, watch: Watch, sequence: int) -> None:
-        """Tell the watch every commit after `sequence`. It stands in the index again when it has caught up."""
-        state, details, started = self._database.state, watch.details, False
-        immediate = watch.options.visibility == "immediate"
-        if immediate and details.behind is not None:  # drafts are in no log
-            self.skip_ahead(watch)
-            return
-        details.behind, details.away = (
-            sequence,
-            details.away or watch.number not in self._watching.hub.watches,
-        )
-        self._watching.hub.watches[watch.number] = watch
-        try:
-            commits = self._database.history.after(sequence)
-        except Trimmed:
-            self._watching.lost_track(watch)
-            return
-
-        def tell(commit: Commit, before: Overlay, after: Overlay) -> None:
-            nonlocal started
-            if _is_full(watch) or watch.status is WatchStatus.CANCELLED:
-                return
-            if not started:
-                self._watching.creation.start(watch, before, commit.tick, now=lambda: commit.time)
-                started = True
-            self._tell(watch, commit, before, after)
-            details.behind = commit.sequence
-
-        with self._alone(watch):
-            replay(state, commits, tell)
-        if watch.status is WatchStatus.CANCELLED:
-            return
-        if not started:
-            self._watching.creation.start(watch, Overlay(state.graph, state.layout))
-        if immediate:
-            self._show_drafts(watch)
-        if not _is_full(watch):
-            self._stand(watch)
-
-    def _show_drafts(self, watch: Watch) -> None:
-        """Behind the past comes the present: what open transactions have written."""
-        state, draft, now = self._database.state, self._watching.draft, self._database.clock.now
-        scene = Scene(
-            lambda: state.graph, draft.view, now=now, tick=state.tick, sight=self._watching.put_sight
-        )
-        told = Told(state.tick, self._database.gate.durable_tick, timestamp_to_ms(now()))
-        told.repeated = True
-        with self._alone(watch):
-            self._watching.immediate.tell([watch.shape], draft.differences(), scene, told)
-            self._watching.settle(told, 0)
-
-    def _tell(self, watch: Watch, commit: Commit, before: View, after: View, kind: type[Told] = Told) -> None:
-        watching = self._watching
-        scene = Scene(
-            lambda: before, after, now=lambda: commit.time, tick=commit.tick, sight=watching.put_sight
-        )
-        told = kind(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-        told.repeated = True
-        watching.hub.tell([watch.shape], commit.changes, scene, told)
-        watching.settle(told, 0)
-
-    @contextmanager
-    def _alone(self, watch: Watch) -> Iterator[None]:
-        """For a while the shape has only this watch."""
-        shape = watch.shape
-        shared, shape.index = shape.index, KeyIndex(shape.range[1] if shape.range is not None else None)
-        shape.index.add(shape.key_of(watch.constants), shape.range_constant(watch.constants), watch)
-        try:
-            yield
-        finally:
-            shape.index = shared
-
-
-class _Actions(Told):
-    """Sets off actions and tells nobody."""
-
-    def deliver(self, watch: Watch, delta: Delta) -> None:
-        pass
-
-
-def _is_full(watch: Watch) -> bool:
-    return watch.options.delivery == "reliable" and watch.pending >= watch.options.buffer
+        self._watching.catching_up.stand(watch)
 
 
 def _position(entry: Entry) -> int:

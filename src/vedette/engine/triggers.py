@@ -49,13 +49,22 @@ class Triggers:
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._waiting: deque[Firing] = deque()
+        self._paused: dict[int, deque[Firing]] = {}
+        """By the number of their watch: matches to act upon when it is resumed."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def waits_for(self, watch: Watch) -> bool:
         """Whether a match of this watch has yet to be acted upon."""
-        return any(firing.watch is watch for firing in self._waiting)
+        return watch.number in self._paused or any(firing.watch is watch for firing in self._waiting)
+
+    def resumed(self, watch: Watch) -> None:
+        """Act upon what came meanwhile, before everything else."""
+        self._waiting.extendleft(reversed(self._paused.pop(watch.number, ())))
+
+    def forget(self, watch: Watch) -> None:
+        self._paused.pop(watch.number, None)
 
     def add(self, told: Told, depth: int) -> None:
         """In a fixed order, so that after a crash it is known which of a commit's matches were acted upon."""
@@ -83,8 +92,26 @@ class Triggers:
                 firing = self._waiting.popleft()
             except IndexError:
                 return
-            if firing.watch.status is not WatchStatus.CANCELLED:
+            if firing.watch.status is WatchStatus.ACTIVE:
                 self._run_one(firing, turn)
+            elif firing.watch.status is WatchStatus.PAUSED:
+                with turn:
+                    self._hold(firing)
+
+    def _hold(self, firing: Firing) -> None:
+        """The watch is paused: as many wait as its buffer says, of a reliable one all."""
+        watch = firing.watch
+        held = self._paused.setdefault(watch.number, deque())
+        held.append(firing)
+        if watch.options.delivery != "reliable" and len(held) > watch.options.buffer:
+            self._watching.lasting.skip_trigger(held.popleft())
+            fields = {
+                "handle": self._watching.id_of(watch),
+                "buffer_size": watch.options.buffer,
+                "dropped": 1,
+            }
+            text = "Buffer full while paused: the oldest match is not acted upon"
+            watch.details.report(WatchError("E8005", text, fields=fields))
 
     def _run_one(self, firing: Firing, turn: Turn) -> None:
         watch = firing.watch

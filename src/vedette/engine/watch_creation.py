@@ -192,7 +192,7 @@ class WatchCreation:
         except Trimmed:
             raise refuse_since(initial.tick) from None
         watch.details.base = sequence + 1
-        self._watching.lasting.catch_up(watch, sequence)
+        self._watching.catching_up.catch_up(watch, sequence)
 
     def start(
         self, watch: Watch, view: View, tick: int | None = None, *, anew: bool = False, now: Any = None

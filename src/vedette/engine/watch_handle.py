@@ -188,6 +188,7 @@ class WatchHandle:
 
     def resume(self) -> None:
         self._watching.management.manage(self._session, self._watch, "RESUME")
+        self._watching.triggers.run(self._session.turn)
 
     def cancel(self) -> None:
         self._watching.management.manage(self._session, self._watch, "CANCEL")

@@ -121,6 +121,8 @@ class WatchManagement:
             if status is None:
                 raise unknown(self._watching.id_of(watch))
             watch.status = status
+            if status is WatchStatus.ACTIVE:
+                self._watching.triggers.resumed(watch)
             self._watching.consuming.changed(watch)
             if watch.lasts:
                 self._watching.lasting.revise(watch)
@@ -145,6 +147,7 @@ class WatchManagement:
         if self._watching.full.pop(watch.number, None) is not None:
             self._watching.room.notify_all()
         self._watching.holding.pop(watch.number, None)
+        self._watching.triggers.forget(watch)
         if watch.has_details:
             self._watching.lasting.forget(watch)
             if watch.details.timer is not None:
@@ -166,7 +169,7 @@ class WatchManagement:
                 self._refilter(request, watch, options)
             lasted, watch.options = watch.lasts, options
             if watch.details.behind is not None and options.delivery != "reliable":
-                self._watching.lasting.skip_ahead(watch)
+                self._watching.catching_up.skip_ahead(watch)
             watch.details.altered = True
             watch.details.refiltered = watch.details.refiltered or refiltered
             self._watching.consuming.changed(watch)
@@ -231,7 +234,7 @@ class WatchManagement:
         if watch.shape.strategy in ("groups", "distinct"):
             self._watching.creation.start_counting(watch, context)
         if watch.details.behind is not None:
-            self._watching.lasting.skip_ahead(watch)
+            self._watching.catching_up.skip_ahead(watch)
             return
         told = Told(database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now()))
         kept, watch.details.result = watch.details.result, seen

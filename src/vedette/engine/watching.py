@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.element import View
 from vedette.engine.absent_session import AbsentSession
+from vedette.engine.catching_up import CatchingUp
 from vedette.engine.consuming import Consuming
 from vedette.engine.draft import Draft
 from vedette.engine.lasting import LastingWatches
@@ -60,6 +61,7 @@ class Watching:
         """Watches that see transactions before they commit."""
         self.draft = Draft(database)
         self.consuming = Consuming(self)
+        self.catching_up = CatchingUp(self)
         self.lasting = LastingWatches(self)
         self.triggers = Triggers(self)
         self.creation = WatchCreation(self)
@@ -187,7 +189,7 @@ class Watching:
             if watch.status is WatchStatus.CANCELLED or watch.options.mode == "consume":
                 continue
             if watch.options.visibility == "immediate":  # its owner may have had what never was
-                self.lasting.skip_ahead(watch)
+                self.catching_up.skip_ahead(watch)
                 continue
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
@@ -363,7 +365,7 @@ class Watching:
             if reliable:
                 watch.details.unconfirmed.extend(ready)
                 if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
-                    self.lasting.catch_up(watch, watch.details.behind)
+                    self.catching_up.catch_up(watch, watch.details.behind)
             if ready and self.full.pop(watch.number, None) is not None:
                 self.room.notify_all()
             return ready

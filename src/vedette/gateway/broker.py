@@ -29,6 +29,7 @@ from vedette.gateway.ports import Port
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
 from vedette.gateway.subscribing import Subscribing
 from vedette.gateway.tokens import TokenSeal
+from vedette.values import duration_from_ms
 
 __all__ = ["Broker", "Client"]
 
@@ -137,8 +138,21 @@ class Broker:
         """Number what is ready, for everyone who listens."""
         for stream, seq, tail in source.pump():
             self.tell(stream, seq, tail)
+        if isinstance(source, WatchStream) and source.owner is not None:
+            self._notify(source, *source.owner)
         if source.feed.ended:
             self._end(source)
+
+    def _notify(self, stream: WatchStream, client: Client, name: str) -> None:
+        """Timeouts, withdrawals, dead letters that failed: what the owner of a watch should know."""
+        if stream.feed.ended:
+            return  # its errors say why, and go with the end
+        for record in stream.feed.errors():
+            known = isinstance(record, VedetteError)
+            error = engine_error(record) if known else {"code": "notice", "message": str(record)}
+            payload = {"status": "notice", "subIds": [name], "errors": [error]}
+            data = message("status", payload)
+            self._told.append((client.port, link.Notice(conn=client.conn, data=data), None, None))
 
     def tell(self, stream: Stream, seq: int, tail: bytes) -> None:
         self.events += 1
@@ -430,12 +444,15 @@ class Broker:
 
     def _settle(self, client: Client, record: link.Settle) -> None:
         session = self.session_of(client)
-        text, params = settling_statement(record)
-        session.execute_undurably(text, params)
-        if record.operation != "extend":
-            for stream in client.subs.values():
-                if isinstance(stream, WatchStream) and stream.credit is not None:
-                    stream.settled(record.delivery)
+        if record.cause is not None:
+            span = duration_from_ms(record.milliseconds) if record.milliseconds is not None else None
+            session.nack(record.delivery, retry=record.retry, delay=span, cause=record.cause)
+        else:
+            text, params = settling_statement(record)
+            session.execute_undurably(text, params)
+        for stream in client.subs.values():
+            if isinstance(stream, WatchStream) and stream.credit is not None:
+                stream.ring()  # there may be room for another
         data = message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
         self.say(client, link.Answer(conn=client.conn, data=data), record.id)
 
@@ -443,10 +460,10 @@ class Broker:
 
     def _shut(self, client: Client, *, orderly: bool, returns: bool) -> None:
         del self.clients[client.port, client.conn]
+        if client.session is not None and not client.busy:  # first: it says how its watches ended
+            end_session(client.session, orderly=orderly)
         for name in list(client.subs):
             self.part(client, name, returns=returns)
-        if client.session is not None and not client.busy:
-            end_session(client.session, orderly=orderly)
 
     def lost(self, port: Port) -> None:
         """A whole gateway has gone, and its connections with it."""
@@ -476,11 +493,7 @@ class Broker:
 
 def end_session(session: Session, *, orderly: bool) -> None:
     """A client that was cut off has failed at what it held; one that said goodbye has not."""
-    lost = getattr(session, "lost", None)
-    if not orderly and lost is not None:
-        lost()
-    else:
-        session.close()
+    session.close(lost=not orderly)
 
 
 def result_payload(result: Result) -> dict[str, Any]:

@@ -126,6 +126,8 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     retry: bool = True
     delay: int | None = None
     """Milliseconds until the item may be handed out again."""
+    cause: str | None = None
+    """Why, for those who will look at it."""
 
 
 class Extend(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ __all__ = [
     "Failed",
     "Goodbye",
     "Hello",
+    "Notice",
     "Open",
     "Opened",
     "Replay",
@@ -143,6 +144,7 @@ class Settle(_Record):
     delivery: str
     retry: bool = True
     milliseconds: int | None = None
+    cause: str | None = None
 
 
 class Steer(_Record):
@@ -212,6 +214,13 @@ class Subscribed(_Record):
     """What came after `seq` follows in a `CaughtUp`: a resume."""
 
 
+class Notice(_Record):
+    """Something for a client that it did not ask for, ready to send."""
+
+    conn: int
+    data: bytes
+
+
 class Unsubscribed(_Record):
     conn: int
     sub: str
@@ -258,6 +267,7 @@ Said = (
     | Failed
     | Answer
     | Subscribed
+    | Notice
     | Unsubscribed
     | Told
     | CaughtUp

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -152,7 +152,7 @@ class Connection:
             tenant=grant.tenant,
             actor=grant.actor,
             system=grant.system,
-            claims=dict(grant.claims),
+            claims=cast("dict[str, Any]", grant.claims),
             checksum=payload.checksum,
             local=grant.local,
         )
@@ -255,6 +255,8 @@ class Connection:
     def wanted(self, sub: str) -> frames.Subscribe:
         """What was asked for under this name; also for a resume, which asks for nothing new."""
         found = self._wanted.pop(sub, None) if self._wanted else None
+        if not self._wanted:
+            self._wanted = None
         return found if found is not None else frames.Subscribe()
 
     def _unsubscribe(self, msg: Message) -> None:
@@ -304,6 +306,7 @@ class Connection:
             delivery=payload.deliveryId,
             retry=getattr(payload, "retry", True),
             milliseconds=span,
+            cause=getattr(payload, "cause", None),
         )
         self._request(settling, msg.id)
 

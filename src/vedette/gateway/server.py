@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 from websockets.exceptions import InvalidHandshake
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
+from websockets.protocol import Protocol as WebSocketProtocol
+from websockets.protocol import Side
 from websockets.protocol import State as WebSocketState
 from websockets.server import ServerProtocol
 
@@ -34,7 +36,7 @@ from vedette.gateway.parcel import Parcel
 from vedette.gateway.protocol import Connection
 from vedette.gateway.switchboard import Switchboard
 
-__all__ = ["PATH", "GatewayServer", "check_exposure", "origin_allowed"]
+__all__ = ["PATH", "GatewayServer", "WebSocketShell", "check_exposure", "is_loopback", "origin_allowed"]
 
 log = logging.getLogger(__name__)
 PATH = "/realtime/ws"
@@ -45,6 +47,8 @@ _BUCKETS = 16
 """Heartbeats are spread: in each part of the interval a part of the connections."""
 _MEASURE_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
+_FIRST_STEP = "at_eof"
+"""What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
 
 
 def is_loopback(host: str) -> bool:
@@ -239,6 +243,7 @@ class WebSocketShell(asyncio.Protocol):
         "_deadline",
         "_fragments",
         "_heard",
+        "_most_bytes",
         "_pinged",
         "_protocol",
         "_sent_code",
@@ -252,9 +257,9 @@ class WebSocketShell(asyncio.Protocol):
     def __init__(self, server: GatewayServer) -> None:
         self._server = server
         limits = server.board.limits
-        self._protocol = ServerProtocol(
-            max_size=min(limits.first_frame_bytes, limits.max_frame_bytes), logger=_quiet
-        )
+        self._most_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
+        self._protocol: WebSocketProtocol | None = ServerProtocol(max_size=self._most_bytes, logger=_quiet)
+        """None between two messages of an open connection: it holds nothing then, and most connections are idle."""
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         self._fragments: list[bytes] | None = None
@@ -278,7 +283,7 @@ class WebSocketShell(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
-        protocol = self._protocol
+        protocol = self._awake()
         protocol.receive_data(data)
         for event in protocol.events_received():
             try:
@@ -287,9 +292,29 @@ class WebSocketShell(asyncio.Protocol):
                 log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
                 self.close(CloseCode.INTERNAL, "internal error")
         self._flush()
+        self._rest()
+
+    def _awake(self) -> WebSocketProtocol:
+        """The protocol; made anew where the last one had come to rest."""
+        if self._protocol is None:
+            self._protocol = WebSocketProtocol(Side.SERVER, max_size=self._most_bytes, logger=_quiet)
+        return self._protocol
+
+    def _rest(self) -> None:
+        """Between whole messages an open connection has no state: let go of what would hold it."""
+        protocol = self._protocol
+        if protocol is None or protocol.state is not WebSocketState.OPEN or self._fragments is not None:
+            return
+        waits_for = getattr(protocol.parser.gi_yieldfrom, "__name__", "")
+        if waits_for == _FIRST_STEP and not protocol.reader.buffer:
+            self._protocol = None
+
+    @property
+    def at_rest(self) -> bool:
+        return self._protocol is None
 
     def eof_received(self) -> bool:
-        self._protocol.receive_eof()
+        self._awake().receive_eof()
         self._flush()
         return False
 
@@ -297,7 +322,7 @@ class WebSocketShell(asyncio.Protocol):
         self._server.gone(self)
         connection, self._connection = self._connection, None
         if connection is not None:
-            said = self._protocol.close_rcvd
+            said = self._protocol.close_rcvd if self._protocol is not None else None
             goodbye = said is not None and said.code in (1000, 1001) and self._sent_code is None
             asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
             self._server.board.disconnect(connection, orderly=goodbye or asked, returns=not goodbye)
@@ -327,6 +352,7 @@ class WebSocketShell(asyncio.Protocol):
 
     def _shake_hands(self, request: Request) -> None:
         protocol = self._protocol
+        assert isinstance(protocol, ServerProtocol)
         refusal = self._refusal(request)
         if refusal is not None:
             protocol.send_response(protocol.reject(*refusal))
@@ -375,7 +401,9 @@ class WebSocketShell(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline = None
             self._server.timed.discard(self)
-            self._protocol.max_message_size = self._server.board.limits.max_frame_bytes
+            self._most_bytes = self._server.board.limits.max_frame_bytes
+            if self._protocol is not None:
+                self._protocol.max_message_size = self._most_bytes
         if grant.expires_at is not None:
             self._server.expires(self, grant.expires_at.timestamp())
 
@@ -391,15 +419,16 @@ class WebSocketShell(asyncio.Protocol):
         if self._closing_at is not None:
             return
         self._sent_code = code
-        if self._protocol.state is WebSocketState.OPEN:
-            self._protocol.send_close(code, reason)
+        protocol = self._awake()
+        if protocol.state is WebSocketState.OPEN:
+            protocol.send_close(code, reason)
             self._flush()
         self._closing_at = self._server.clock.monotonic() + _CLOSE_SECONDS
         self._server.timed.add(self)
 
     def _flush(self) -> None:
         transport = self._transport
-        for data in self._protocol.data_to_send():
+        for data in self._protocol.data_to_send() if self._protocol is not None else ():
             if transport is None or transport.is_closing():
                 return
             if data:

@@ -22,6 +22,7 @@ from vedette.language.documents import DocumentFilter, Environment
 from vedette.values import timestamp_to_ms
 
 if TYPE_CHECKING:
+    from vedette.gateway.broker import Client
     from vedette.gateway.desk import Desk
     from vedette.gateway.ports import Port
 
@@ -124,7 +125,7 @@ class Stream:
 class WatchStream(Stream):
     """The events of one watch, as they are."""
 
-    __slots__ = ("_rung", "credit", "feed", "out", "shared")
+    __slots__ = ("_rung", "credit", "feed", "out", "owner", "shared")
 
     def __init__(
         self, desk: Desk, number: int, key: bytes | None, actor: str | None, feed: WatchFeed, *, shared: bool
@@ -134,8 +135,10 @@ class WatchStream(Stream):
         self.shared = shared
         self.credit: int | None = None
         """The most events that are out and not confirmed; None: the window bounds them."""
-        self.out: deque[tuple[int, Any]] = deque()
-        """With credit: seq and position (or delivery id) of what is out."""
+        self.out: deque[tuple[int, int]] | None = None
+        """Of a reliable watch: seq and position of what is out."""
+        self.owner: tuple[Client, str] | None = None
+        """Whose it is, when it is not shared, and by which name."""
         self._rung = False
 
     def ring(self) -> None:
@@ -147,15 +150,22 @@ class WatchStream(Stream):
     def pump(self) -> list[tuple[Stream, int, bytes]]:
         """Everything that is ready, numbered."""
         self._rung = False
-        limit = None if self.credit is None else self.credit - len(self.out)
+        limit = None
+        if self.credit is not None:
+            out = self.feed.held if self.feed.options.mode == "consume" else len(self.out or ())
+            limit = self.credit - out
         if limit is not None and limit <= 0:
             return []
         return [(self, *self.number_event(event)) for event in self.feed.take(limit)]
 
     def number_event(self, event: Event) -> tuple[int, bytes]:
-        seq, tail = self.tell(b'"payload"', wire_value(event.to_dict()), event.tick)
-        if self.credit is not None:
-            self.out.append((seq, event.delivery_id or event.position))
+        payload = event.to_dict()
+        if "attempt" in event.attributes:
+            payload["attempt"] = event.attributes["attempt"]
+        seq, tail = self.tell(b'"payload"', wire_value(payload), event.tick)
+        if self.credit is not None and event.delivery_id is None:
+            self.out = self.out if self.out is not None else deque()
+            self.out.append((seq, event.position))
         return seq, tail
 
     def tell(self, name: bytes, body: Any, tick: int) -> tuple[int, bytes]:
@@ -176,13 +186,8 @@ class WatchStream(Stream):
         position = None
         while self.out and self.out[0][0] <= seq:
             _, position = self.out.popleft()
-        if isinstance(position, int):
+        if position is not None:
             self.feed.confirm(position)
-        self.ring()
-
-    def settled(self, delivery: str) -> None:
-        """A delivery of a consume watch has ended: there is room for another."""
-        self.out = deque(item for item in self.out if item[1] != delivery)
         self.ring()
 
     def close(self) -> None:

@@ -157,6 +157,7 @@ class Subscribing:
             stream.credit = min(options.buffer, payload.prefetch or PREFETCH)
         elif options.delivery == "reliable":
             stream.credit = payload.max_unacked or UNCONFIRMED
+        stream.owner = (client, sub)
         self._broker.join(client, sub, stream)
         details = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
         if feed.name is not None:

@@ -47,7 +47,7 @@ class Switchboard:
         self.delivered = 0
         """Events that were handed to connections so far."""
         self.watermarks = Watermarks(limits.gateway_outbox_bytes)
-        self._clock = clock
+        self._now = clock.now
         self._ask = ask
         self._last_number = 0
         self._audiences: dict[int, _Audience] = {}
@@ -68,7 +68,7 @@ class Switchboard:
             authority=self.authority,
             limits=self.limits,
             ask=self._ask,
-            now=self._clock.now,
+            now=self._now,
         )
         self.connections[number] = connection
         return connection
@@ -213,6 +213,11 @@ class Switchboard:
         audience.members.setdefault(connection.number, (connection, []))[1].append(sub)
         self.subscriptions += 1
 
+    def _notice(self, record: link.Notice) -> None:
+        connection = self.connections.get(record.conn)
+        if connection is not None:
+            connection.say(record.data)
+
     def _unsubscribed(self, record: link.Unsubscribed) -> None:
         connection = self.connections.get(record.conn)
         if connection is None:
@@ -285,6 +290,7 @@ _SAID: dict[type[Any], Callable[[Switchboard, Any], None]] = {
     link.Failed: Switchboard._failed,
     link.Answer: Switchboard._answered,
     link.Subscribed: Switchboard._subscribed,
+    link.Notice: Switchboard._notice,
     link.Unsubscribed: Switchboard._unsubscribed,
     link.Stale: Switchboard._stale,
     link.Ended: Switchboard._ended,

@@ -9,7 +9,7 @@ after that seq is lost. So a quiet stream stays resumable while a loud one rolls
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["ReplayWindow", "Retained", "StreamHistory", "WindowBounds"]
@@ -37,7 +37,8 @@ class StreamHistory:
     lost_until: int
     """The last seq that can no longer be replayed; at first where the stream began."""
     last_seq: int
-    events: deque[Retained] = field(default_factory=deque)
+    events: deque[Retained] | tuple[()] = ()
+    """Oldest first; most streams are quiet, and hold nothing."""
 
     def reaches(self, seq: int) -> bool:
         """Whether everything after `seq` is here, and `seq` is a place this stream has been at."""
@@ -71,6 +72,8 @@ class ReplayWindow:
         """Keep what was told just now; whatever no longer fits leaves."""
         if seq <= history.last_seq:
             raise ValueError(f"seq {seq} does not follow {history.last_seq}")
+        if not isinstance(history.events, deque):
+            history.events = deque()
         history.events.append(Retained(seq, tail, now))
         history.last_seq = seq
         self._order.append((history, seq))
@@ -104,7 +107,10 @@ class ReplayWindow:
             self._lose(history)
 
     def _lose(self, history: StreamHistory) -> None:
+        assert isinstance(history.events, deque)
         event = history.events.popleft()
+        if not history.events:
+            history.events = ()
         history.lost_until = event.seq
         self._events -= 1
         self.bytes -= len(event.tail)

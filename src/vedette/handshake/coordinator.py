@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from vedette.handshake.configs import CoordinatorConfig, refuse_unless
 
-__all__ = ["Capacity", "Grant", "Refusal", "released", "requested", "withdrawn"]
+__all__ = ["Capacity", "Grant", "Refusal", "corrected", "released", "requested", "withdrawn"]
 
 
 class Refusal:
@@ -89,6 +89,17 @@ def released(
 def withdrawn(capacity: Capacity, watch_id: str, queue_depth: int, config: CoordinatorConfig) -> Capacity:
     """A watch is gone, and all it held with it."""
     return released(capacity, watch_id, capacity.held.get(watch_id, 0), queue_depth, config)
+
+
+def corrected(
+    capacity: Capacity, held: Mapping[str, int], queue_depth: int, config: CoordinatorConfig
+) -> Capacity:
+    """What each watch has in the queue is what it holds: for a start, and now and then.
+
+    A task that was put twice is one task, and a lost worker releases nothing; so counts drift, and are set right here.
+    """
+    kept = {watch: count for watch, count in held.items() if count > 0}
+    return _judged(replace(capacity, held=kept), queue_depth, config)
 
 
 def _judged(capacity: Capacity, queue_depth: int, config: CoordinatorConfig) -> Capacity:

@@ -25,14 +25,15 @@ def follow(
 
     def step(row: Row) -> bool:
         view: View = row[0].view
-        for source in _starts(path, start, row):
+        for source in _starts(path, forward, start, row):
+            element = view.get(source)
             if isinstance(start, int):
-                row[start] = source
-            for id in reach(path, forward, source.id, view, row[0]):
-                if id == source.id and source.type not in path.loop_types:
+                row[start] = element
+            for id in reach(path, forward, source, view, row[0]):
+                if id == source and not _may_loop(path, element):
                     continue
                 if end == SAME:
-                    if id == source.id and then(row):
+                    if id == source and then(row):
                         return True
                 elif _arrive(end, id, view, row) and then(row):
                     return True
@@ -41,14 +42,27 @@ def follow(
     return step
 
 
-def _starts(path: PathElement, start: End, row: Row) -> Iterator[Element]:
+def _starts(path: PathElement, forward: bool, start: End, row: Row) -> Iterator[str]:
+    """Ids to begin at. As with a single edge, an end without a variable need not be seen, if the edge at it is."""
     view: View = row[0].view
     if callable(start):
-        element = view.get(start(row))
-        if element is not None:
-            yield element
+        known = start(row)
+        if known is not None:
+            yield known
         return
-    yield from list(view.scan(path.source_types))
+    seen: dict[str, None] = {}
+    if start is not None or path.low == 0:
+        seen.update(dict.fromkeys(element.id for element in view.scan(path.source_types)))
+    if start is None:
+        ends = (0, 1) if path.symmetric else (0,) if forward else (1,)
+        edges = [edge.targets or () for edge in view.scan((path.edge,))]
+        seen.update(dict.fromkeys(targets[end] for targets in edges for end in ends))
+    yield from seen
+
+
+def _may_loop(path: PathElement, element: Element | None) -> bool:
+    """Whether start and end may be one element: it has the types of both, or the edges between say that it has."""
+    return path.low > 0 if element is None else element.type in path.loop_types
 
 
 def _arrive(end: End, id: str, view: View, row: Row) -> bool:

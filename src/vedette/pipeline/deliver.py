@@ -23,7 +23,7 @@ from vedette.sources.journal import open_journal
 from vedette.sources.records import Quarantined
 from vedette.values import timestamp_to_ms
 
-__all__ = ["complete", "deliver"]
+__all__ = ["close_links", "complete", "deliver"]
 
 PAUSE_SECONDS = 0.05
 _links: dict[str, IngestLink] = {}
@@ -63,6 +63,12 @@ def complete(frame: Complete, context: PipelineContext) -> None:
             _link(gateway.address, context).tell(frame)
         except PipelineError:
             _drop(gateway.address)
+
+
+def close_links() -> None:
+    """Let go of all gateways; the next delivery connects anew."""
+    for address in list(_links):
+        _drop(address)
 
 
 def _change(row: dict[str, object]) -> DeliveredChange:

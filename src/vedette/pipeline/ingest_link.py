@@ -31,20 +31,32 @@ MOST_BYTES = 4 * 1024 * 1024
 
 def connect(address: str, secret: str, sender: str) -> IngestLink:
     """Open a link to `host:port` or to the path of a Unix socket; PipelineError E6301 when it does not open."""
+    opened = IngestLink(_connected(address), address)
     try:
-        if "/" in address:
-            link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            link.settimeout(TIMEOUT_SECONDS)
-            link.connect(address)
-        else:
+        opened.greet(Hello(secret=secret, sender=sender))
+    except PipelineError:
+        opened.close()
+        raise
+    return opened
+
+
+def _connected(address: str) -> socket.socket:
+    try:
+        if "/" not in address:
             host, _, port = address.rpartition(":")
             link = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return link
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(TIMEOUT_SECONDS)
+        try:
+            link.connect(address)
+        except OSError:
+            link.close()
+            raise
+        return link
     except (OSError, ValueError) as problem:
         raise _failed(address, str(problem)) from problem
-    opened = IngestLink(link, address)
-    opened.greet(Hello(secret=secret, sender=sender))
-    return opened
 
 
 class IngestLink:

@@ -22,7 +22,7 @@ class TokenBucket:
     @classmethod
     def of(cls, options: Mapping[str, str], clock: Clock) -> TokenBucket:
         """From `events_per_second` and `bytes_per_second`; without them there is no limit."""
-        rates = []
+        rates: list[float] = []
         for name in ("events_per_second", "bytes_per_second"):
             try:
                 rates.append(float(options.get(name, "inf")))
@@ -32,7 +32,7 @@ class TokenBucket:
                 raise SourceError(
                     "E6101", f"{name} is a number above 0, not {options[name]!r}", fields={"option": name}
                 )
-        return cls(*rates, clock)
+        return cls(rates[0], rates[1], clock)
 
     def pause(self, events: int, size: int) -> float:
         """Take so much, and say how many seconds to wait before taking more."""

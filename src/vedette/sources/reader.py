@@ -83,16 +83,16 @@ def image_or_quarantine(
 def append_scan(
     journal: CollectionJournal,
     source: str,
-    scan_id: str,
     documents: Iterable[Document],
     collections: Iterable[str],
     now_ms: int,
 ) -> int:
     """Append the difference between what a scan found and the journal's last images; returns how many changes."""
+    scan_id = f"scan:{journal.last_offset()}"  # never twice: whatever a scan appends moves the offset
     missing = {collection: journal.image_keys(source, collection) for collection in collections}
     changed = 0
     for chunk in chunks(documents):
-        events = []
+        events: list[SourceEvent] = []
         for collection in {document.collection for document in chunk}:
             keys = [document.key for document in chunk if document.collection == collection]
             known = journal.images(source, collection, keys)
@@ -104,8 +104,8 @@ def append_scan(
                 if document.collection == collection and known.get(document.key) != document.image
             )
         changed += journal.append(source, events, None).appended
-    for collection, keys in missing.items():
-        for some in chunks(sorted(keys)):
+    for collection, lost in missing.items():
+        for some in chunks(sorted(lost)):
             events = [
                 SourceEvent(
                     event_id=f"{scan_id}:{collection}:{key}:gone",

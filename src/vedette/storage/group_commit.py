@@ -352,9 +352,20 @@ class GroupCommit(Generic[Commit]):
                 self._bell.wait(self._delay / 2)
                 overdue = self._ledger.flushing == last
             else:
-                self._idle = True
-                self._bell.wait()
+                self._doze()
         return None
+
+    def _doze(self) -> None:
+        """Nothing to do. While others lead, look again soon; only when it stays quiet, sleep until a submit rings.
+
+        A bell at every commit would wake this thread just to find that somebody else had led, and the two would fight
+        for the interpreter lock.
+        """
+        last = self._ledger.submitted
+        self._bell.wait(self._delay / 4)
+        if self._ledger.submitted == last and not self._closing:
+            self._idle = True
+            self._bell.wait()
 
     def _somebody_asks(self) -> bool:
         """Whether the flush should begin now and not a little later, with more in it."""

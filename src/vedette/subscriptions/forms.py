@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal
@@ -15,10 +16,10 @@ from vedette.language.documents import Request
 from vedette.language.filters import parse_filters
 from vedette.language.request_binding import bind_request
 from vedette.language.syntax import Expression
-from vedette.subscriptions.shapes import Shape, lift
+from vedette.subscriptions.shapes import Constant, Shape, lift
 from vedette.subscriptions.watch_form import WatchForm, read_watch
 
-__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "watch_of"]
+__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "take_apart", "watch_of"]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,14 @@ def watch_of(form: Form) -> WatchForm | None:
     return read_watch(form.source, form.params) if form.kind == "watch" else None
 
 
+def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
+    """The shape of a form, which many share, and its constants."""
+    shape, constants = lift(expression_of(form))
+    watch = watch_of(form)
+    return (shape if watch is None else replace(shape, returns=watch.columns)), constants
+
+
 @lru_cache(maxsize=4096)
 def shape_of(form_text: bytes) -> Shape:
     """The shape of a form in its JSON encoding; the same for every process."""
-    return lift(expression_of(msgspec.json.decode(form_text, type=Form)))[0]
+    return take_apart(msgspec.json.decode(form_text, type=Form))[0]

@@ -19,8 +19,8 @@ import msgspec
 from vedette.clock import Clock, SystemClock
 from vedette.errors import SubscriptionError
 from vedette.sources.images import decode_image, encode_image
-from vedette.subscriptions.forms import Form, expression_of
-from vedette.subscriptions.shapes import Constant, lift
+from vedette.subscriptions.forms import Form, take_apart
+from vedette.subscriptions.shapes import Constant
 from vedette.subscriptions.sql_place import Rows, open_place
 from vedette.values import timestamp_to_ms
 
@@ -157,7 +157,7 @@ class SubscriptionRegistry:
             ]
 
     def _taken_apart(self, request: SubscriptionRequest) -> tuple[str, bytes]:
-        shape, constants = lift(expression_of(request.form))
+        shape, constants = take_apart(request.form)
         return shape.text, encode_image({"constants": list(constants)})
 
     def _insert(

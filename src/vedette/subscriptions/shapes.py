@@ -65,11 +65,13 @@ class Shape:
     tree: Any
     constants: int
     """How many there are."""
+    returns: tuple[tuple[str, FieldPath], ...] | None = None
+    """The columns of a WATCH: what they show decides which updates are worth telling."""
 
     @cached_property
     def text(self) -> str:
         """Spans are no part of it."""
-        return repr(self.tree)
+        return repr((self.tree, self.returns))
 
     @cached_property
     def eventful(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import wraps
+from threading import RLock
+from typing import ParamSpec, TypeVar
 
 from vedette.clock import Clock
 from vedette.errors import FolderError
@@ -13,6 +16,9 @@ from vedette.handshake.fairness import FairTurns
 from vedette.ingest.tasks import ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
 
 __all__ = ["MemoryFileQueue"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -32,13 +38,30 @@ class _Entry:
     """What was put while it is in progress."""
 
 
+def _alone(method: Callable[P, R]) -> Callable[P, R]:
+    """One thread at a time in the queue."""
+
+    @wraps(method)
+    def locked(*arguments: P.args, **named: P.kwargs) -> R:
+        queue = arguments[0]
+        assert isinstance(queue, MemoryFileQueue)
+        with queue.lock:
+            return method(*arguments, **named)
+
+    return locked
+
+
 class MemoryFileQueue:
+    """For any number of threads."""
+
     def __init__(self, clock: Clock, lease: timedelta = timedelta(seconds=60)) -> None:
         self._clock, self._lease = clock, lease
+        self.lock = RLock()
         self._entries: dict[str, _Entry] = {}
         self._turns = FairTurns()
         self._count = 0
 
+    @_alone
     def put(self, tasks: Sequence[FileTask]) -> None:
         for task in tasks:
             entry = self._entries.get(task.key)
@@ -49,6 +72,7 @@ class MemoryFileQueue:
             else:
                 entry.task, entry.due_at = _joined(entry.task, task), None
 
+    @_alone
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
         claimed = []
         low_first = self._turns.low_first()
@@ -64,12 +88,14 @@ class MemoryFileQueue:
             claimed.append(ClaimedTask(task=entry.task, claim_id=entry.claim_id, attempts=entry.attempts))
         return claimed
 
+    @_alone
     def ack(self, claim_id: str) -> None:
         entry = self._claimed(claim_id)
         del self._entries[entry.task.key]
         if entry.again is not None:
             self._entries[entry.task.key] = self._new(entry.again)
 
+    @_alone
     def nack(
         self,
         claim_id: str,
@@ -89,14 +115,17 @@ class MemoryFileQueue:
         elif not self._bury_if_tired(entry, error):
             entry.due_at = self._clock.now() + delay if delay else None
 
+    @_alone
     def depth(self) -> int:
         return sum(entry.dead_at is None for entry in self._entries.values())
 
+    @_alone
     def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
         entries = sorted(self._entries.values(), key=lambda entry: (entry.dead_at is not None, _order(entry)))
         rows = [self._row(entry) for entry in entries]
         return [row for row in rows if status is None or row.status is status][:limit]
 
+    @_alone
     def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
         found: dict[str, dict[TaskStatus, int]] = {}
         for entry in self._entries.values():
@@ -105,6 +134,7 @@ class MemoryFileQueue:
             by_status[state] = by_status.get(state, 0) + 1
         return found
 
+    @_alone
     def held(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for entry in self._entries.values():
@@ -112,6 +142,7 @@ class MemoryFileQueue:
                 found[entry.task.watch_id] = found.get(entry.task.watch_id, 0) + 1
         return found
 
+    @_alone
     def retry(self, path: str | None = None) -> int:
         dead = [
             entry
@@ -124,9 +155,11 @@ class MemoryFileQueue:
             raise FolderError("E4505", f"no dead letter has the path {path}", fields={"path": path})
         return len(dead)
 
+    @_alone
     def discard(self, watch_id: str) -> int:
         return self._forget([key for key, entry in self._entries.items() if entry.task.watch_id == watch_id])
 
+    @_alone
     def purge(self, before: datetime) -> int:
         old = [key for key, e in self._entries.items() if e.dead_at is not None and e.dead_at < before]
         return self._forget(old)

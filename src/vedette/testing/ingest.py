@@ -33,7 +33,8 @@ class IngestReceiver:
         self.changes: list[DeliveredChange] = []
         self.completed: list[Complete] = []
         self.statuses: list[Status] = []
-        self.links = 0
+        self.senders: list[str] = []
+        """Who has connected, as they call themselves."""
         self.accepting = True
         """While false, deliveries are read and neither kept nor accepted, and the link is closed."""
         self._secret = secret
@@ -82,8 +83,8 @@ class IngestReceiver:
             while data := link.recv(65_536):
                 for frame in reader.feed(data):
                     match frame:
-                        case Hello(secret=secret):
-                            self._welcome(link, secret)
+                        case Hello():
+                            self._welcome(link, frame)
                         case Deliver(number=number, changes=changes):
                             self._take(link, number, changes)
                         case Complete():
@@ -95,11 +96,11 @@ class IngestReceiver:
         finally:
             link.close()
 
-    def _welcome(self, link: socket.socket, secret: str) -> None:
-        if secret != self._secret:
+    def _welcome(self, link: socket.socket, hello: Hello) -> None:
+        if hello.secret != self._secret:
             link.sendall(encode_frame(Refused(reason="the secret is wrong")))
             raise OSError
-        self.links += 1
+        self.senders.append(hello.sender)
         link.sendall(encode_frame(Welcome(gateway="test")))
 
     def _take(self, link: socket.socket, number: int, changes: list[DeliveredChange]) -> None:

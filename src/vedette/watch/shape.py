@@ -111,7 +111,9 @@ class WatchShape:
             every_row=self.every_row,
             canonical=not self.turnable,
             wide=watch.wide,
-            attention=None if guarded or watch.consumes else attention(self.open_pattern, self._evaluated(opened)),
+            attention=None
+            if guarded or watch.consumes
+            else attention(self.open_pattern, self.computed(opened)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
@@ -133,7 +135,7 @@ class WatchShape:
         self._prepare_groups(watch.returns, chains)
         self._classify(watch, projections)
 
-    def _evaluated(self, opened: Sequence[Condition]) -> tuple[Condition, ...]:
+    def computed(self, opened: Sequence[Condition]) -> tuple[Condition, ...]:
         """Everything that is computed from a match, but for the conditions that all its watches share."""
         keys = self.returns.keys if self.returns is not None else ()
         return (*opened, *evaluated(self.returns, self.resolved.order), *keys)

@@ -201,7 +201,7 @@ linked 1
 "A"
 "B"
 
-=== 2.1.5, 2.12 | an edge<T> is an edge of that type and no other
+=== 2.1.5, 2.12.E3501 | an edge<T> is an edge of that type and no other
 .define
     node A { held: edge<e>? }
     edge e(x: A)

@@ -293,7 +293,7 @@ Bottom #b {k: 1, l: 2, r: 3}
 > LINK why(#a)
 linked 1
 > LINK why(#b)
-! E2003 type mismatch
+! E3501 type mismatch
 
 === 2.7.9, 2.12.E3010 | the most edges are checked at LINK
 .define

@@ -156,6 +156,47 @@ added "a"
 > SPAWN a: Task { title = "a" }
 > MATCH n: Notification RETURN COUNT(*)
 0
+> p = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> PAUSE WATCH #p
+> SPAWN b: Task { title = "b" }
+> SPAWN c: Task { title = "c" }
+> MATCH n: Notification RETURN COUNT(*)
+0
+> RESUME WATCH #p
+> MATCH n: Notification RETURN n.message
+"b"
+"c"
+> SPAWN d: Task { title = "d" }
+> MATCH n: Notification RETURN COUNT(*)
+3
+
+=== surface.triggers, M2, surface.restart | a paused trigger goes on when it is resumed, also after a restart
+.watches one element
+.given ops
+> p = WATCH t: Task ON MATCH DO SPAWN n: Notification { message = t.title }
+> PAUSE WATCH #p
+> SPAWN a: Task { title = "a" }
+.reopen
+> SPAWN b: Task { title = "b" }
+> MATCH n: Notification RETURN COUNT(*)
+0
+> MATCH w: _Watch DO RESUME WATCH w.id
+> MATCH n: Notification RETURN n.message
+"a"
+"b"
+
+=== E8005, surface.triggers, M2 | of what came while it was paused as much is acted upon as its buffer holds
+.watches one element
+.given ops
+> p = WATCH t: Task [buffer: 2] ON MATCH DO SPAWN n: Notification { message = t.title }
+> PAUSE WATCH #p
+>> SPAWN a: Task { title = "a" } SPAWN b: Task { title = "b" } SPAWN c: Task { title = "c" }
+> RESUME WATCH #p
+> MATCH n: Notification RETURN n.message
+"b"
+"c"
+.errors p
+E8005 not acted upon
 
 === B37, surface.triggers | a reminder for what is overdue, at the next tick
 .watches one element

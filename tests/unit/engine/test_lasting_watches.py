@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,39 @@ def test_actions_do_not_wait_for_a_slow_reader(lives: Lives) -> None:
     assert told(events) == [("initial", []), *(("added", [title]) for title in titles)]
     assert [event.position for event in events] == [1, 2, 3, 4, 5, 6, 7]
     assert notes(lives.db) == titles
+
+
+@pytest.mark.parametrize("more", ["", NOTE], ids=["reliable", "with actions"])
+def test_what_falls_due_while_memory_is_full(lives: Lives, clock: ManualClock, more: str) -> None:
+    session = lives.db.session()
+    watch = session.watch(
+        f"WATCH t: Task WHERE t.due < now() [delivery: reliable, buffer: 2] {more} RETURN t.title"
+    )
+    first, later = clock.now(), clock.now() + timedelta(seconds=60)
+    clock.advance(1)
+    for number in range(4):
+        session.execute("SPAWN t: Task { title = $t, due = $due }", t=f"task {number}", due=first)
+    session.execute('SPAWN t: Task { title = "later", due = $due }', due=later)
+    clock.advance(100)
+    session.execute('SPAWN t: Person { name = "anyone" }')
+    rows: set[str] = set()
+    for event in [event for _ in range(5) for event in watch.poll()]:
+        if event.type == "initial":
+            rows = {row["t.title"] for row in event.matches or ()}
+        else:
+            rows.add((event.match or {})["t.title"])
+    assert rows == {"later", *(f"task {number}" for number in range(4))}
+    assert notes(lives.db) == (sorted(rows) if more else [])
+
+
+def test_looking_back_at_what_fell_due(lives: Lives, clock: ManualClock) -> None:
+    session = lives.db.session()
+    session.execute('SPAWN t: Task { title = "due", due = $due }', due=clock.now() + timedelta(seconds=5))
+    tick = lives.db.database("default").state.tick - 1
+    clock.advance(10)
+    session.execute('SPAWN p: Person { name = "anyone" }')
+    late = session.watch(f"WATCH t: Task WHERE t.due < now() [initial: since({tick})] RETURN t.title")
+    assert told(late.poll()) == [("added", ["due"])]
 
 
 # --- policies and definitions -----------------------------------------------------------------------------------

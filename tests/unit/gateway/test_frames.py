@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +33,11 @@ SAMPLES: dict[str, dict[str, Any]] = {
 }
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=12,
 )
@@ -84,10 +89,8 @@ def test_what_cannot_be_understood_has_a_code(text: str, code: str):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_frame_error(data: bytes):
-    try:
+    with contextlib.suppress(FrameError):
         read_message(data)
-    except FrameError:
-        pass
 
 
 @given(st.sampled_from(sorted(INBOUND)) | st.text(max_size=10), json_values, json_values)
@@ -95,7 +98,8 @@ def test_any_json_is_a_message_or_a_frame_error(type: str, payload: Any, id: Any
     try:
         read_message(json.dumps({"type": type, "payload": payload, "id": id}))
     except FrameError as error:
-        assert error.code in ("invalid_frame", "unknown_type", "invalid_payload", "invalid_auth")
+        if error.code not in ("invalid_frame", "unknown_type", "invalid_payload", "invalid_auth"):
+            raise
 
 
 @given(st.text(min_size=1, max_size=20), json_values, st.none() | st.text(max_size=10))
@@ -147,7 +151,5 @@ def test_link_batches_survive_their_bytes(items: list[tuple[int, bytes]]):
 
 @given(st.binary(max_size=100), st.booleans())
 def test_link_batches_of_garbage_are_one_error(data: bytes, from_gateway: bool):
-    try:
+    with contextlib.suppress(msgspec.MsgspecError):
         decode_batch(data, from_gateway=from_gateway)
-    except msgspec.MsgspecError:
-        pass

@@ -212,7 +212,10 @@ def test_capacity_is_kept(tables: HandshakeTables) -> None:
     assert not tables.system.request_capacity("docs", 1, 0).granted
     assert tables.system.release_capacity("docs", 500, 0).held == {"docs": 1_500}
     assert tables.system.withdraw_capacity("docs", 0).held == {}
-    assert tables.system.restart_capacity({"docs": 3, "logs": 0}).held == {"docs": 3}
+    assert tables.system.correct_capacity({"docs": 3, "logs": 0}, 3).held == {"docs": 3}
+    assert tables.system.correct_capacity({"docs": 3}, 8_000).throttling
+    assert tables.system.correct_capacity({}, 5_000).throttling, "until it falls below the low mark"
+    assert not tables.system.correct_capacity({}, 4_999).throttling
 
 
 def test_ids_are_unique_and_paths_may_not_be(tables: HandshakeTables) -> None:

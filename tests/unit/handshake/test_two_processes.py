@@ -37,7 +37,9 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 
 def test_no_error_is_lost_between_two_processes(file: Path) -> None:
     lines = [finish(each) for each in [start(file, "fail", 60), start(file, "fail", 60)]]
-    assert sorted(int(line) for part in lines for line in part) == list(range(1, 121)), "each saw its own count"
+    assert sorted(int(line) for part in lines for line in part) == list(range(1, 121)), (
+        "each saw its own count"
+    )
     with HandshakeTables(file) as tables:
         assert tables.watch("w").health.total_errors == 120
         assert {p.occurrence_count for p in tables.patterns("w") if p.pattern.type == "file_repeated"} == {2}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from vedette.clock import Clock
 from vedette.handshake.circuit import Circuit, after_failure, after_success
 from vedette.handshake.configs import CircuitConfig, CoordinatorConfig, DegradationConfig
-from vedette.handshake.coordinator import Capacity, Grant, released, requested, withdrawn
+from vedette.handshake.coordinator import Capacity, Grant, corrected, released, requested, withdrawn
 from vedette.handshake.degradation import Degradation, LoadObservation, Pausing, checked, pausing
 from vedette.handshake.sink import SINK_CIRCUIT, Flow, flow
 from vedette.handshake.tables import statements as sql
@@ -106,9 +106,9 @@ class SystemState:
             lambda capacity: withdrawn(capacity, watch_id, queue_depth, self._coordinator)
         )
 
-    def restart_capacity(self, held: dict[str, int]) -> Capacity:
-        """For a daemon that starts: what each watch has in the queue is what it holds, whatever was noted before."""
-        return self._capacity_step(lambda _: Capacity(held={name: n for name, n in held.items() if n > 0}))
+    def correct_capacity(self, held: Mapping[str, int], queue_depth: int) -> Capacity:
+        """What each watch has in the queue is what it holds, whatever was noted before."""
+        return self._capacity_step(lambda capacity: corrected(capacity, held, queue_depth, self._coordinator))
 
     # ---- inside
 

@@ -32,7 +32,7 @@ class _Unchanged:
 
 
 UNCHANGED = _Unchanged()
-Cell: TypeAlias = "bytes | None | _Unchanged"
+Cell: TypeAlias = "bytes | _Unchanged | None"
 
 
 class Column(NamedTuple):

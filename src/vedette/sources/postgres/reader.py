@@ -1,8 +1,8 @@
 """Reads the tables of a PostgreSQL database: a scan, then the slot.
 
 Theory of operation. A slot keeps the changes that we have not confirmed. `poll` *peeks* at them, appends them to the
-journal, and only then moves the slot on; a crash in between shows us the same changes again, and their ids are the same.
-A scan runs in one snapshot of the server, taken after the slot was made; transactions that the snapshot already saw are
+journal, and only then moves the slot on; a crash in between shows us the same changes again, under the same ids. A
+scan runs in one snapshot of the server, taken after the slot was made; transactions that the snapshot already saw are
 passed over when they come out of the slot, so the two join without gap and without overlap.
 """
 
@@ -98,7 +98,7 @@ class PostgresReader:
             " ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition"
             " AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
         ).fetchall()
-        keyed = dict(rows)
+        keyed: dict[str, bool] = dict(rows)
         wanted = [t if "." in t else f"public.{t}" for t in self._tables] or [
             name for name, has_key in rows if has_key and name.startswith("public.")
         ]
@@ -120,9 +120,7 @@ class PostgresReader:
             snapshot = str(row[0])
             collections = [self._collection(*name.split(".", 1)) for name in tables]
             documents = (document for table in tables for document in self._scan_table(table))
-            append_scan(
-                self._journal, self._source.name, f"scan:{snapshot}", documents, collections, self._now()
-            )
+            append_scan(self._journal, self._source.name, documents, collections, self._now())
         return snapshot
 
     def _scan_table(self, table: str) -> Iterator[Document]:

@@ -1,0 +1,105 @@
+"""Many WebSocket clients in one process, each as small as can be: what is measured is the server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+__all__ = ["SwarmClient", "connect_swarm", "masked"]
+
+_REQUEST = (
+    "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+_MASK = b"\x00\x00\x00\x00"
+
+
+def masked(message: object) -> bytes:
+    """A client's text frame; with a mask of zeros, which is a mask like any other."""
+    data = msgspec.json.encode(message)
+    size = len(data)
+    if size < 126:
+        head = bytes((0x81, 0x80 | size))
+    else:
+        head = bytes((0x81, 0x80 | 126)) + struct.pack(">H", size)
+    return head + _MASK + data
+
+
+class SwarmClient(asyncio.Protocol):
+    """One connection; `heard` is called with every message and the client's number."""
+
+    __slots__ = ("_buffer", "_heard", "_number", "_open", "opened", "transport")
+
+    def __init__(self, number: int, heard: Callable[[int, bytes], None]) -> None:
+        self._number = number
+        self._heard = heard
+        self._buffer = b""
+        self._open = False
+        self.transport: asyncio.Transport | None = None
+        self.opened: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        buffer = self._buffer + data if self._buffer else data
+        if not self._open:
+            end = buffer.find(b"\r\n\r\n")
+            if end < 0:
+                self._buffer = buffer
+                return
+            self._open, buffer = True, buffer[end + 4 :]
+            if self.opened is not None and not self.opened.done():
+                self.opened.set_result(None)
+            self.opened = None
+        place, size = 0, len(buffer)
+        while size - place >= 2:
+            length, start = buffer[place + 1] & 127, place + 2
+            if length == 126:
+                if size - place < 4:
+                    break
+                length, start = int.from_bytes(buffer[place + 2 : place + 4], "big"), place + 4
+            elif length == 127:
+                if size - place < 10:
+                    break
+                length, start = int.from_bytes(buffer[place + 2 : place + 10], "big"), place + 10
+            if size - start < length:
+                break
+            if buffer[place] == 0x81:
+                self._heard(self._number, buffer[start : start + length])
+            elif buffer[place] == 0x89 and self.transport is not None:
+                self.transport.write(b"\x8a\x80" + _MASK)
+            place = start + length
+        self._buffer = buffer[place:]
+
+    def say(self, message: object) -> None:
+        assert self.transport is not None
+        self.transport.write(masked(message))
+
+
+async def connect_swarm(
+    port: int, count: int, heard: Callable[[int, bytes], None], *, first: int = 0, at_once: int = 200
+) -> list[SwarmClient]:
+    """Connect so many, from several addresses of the loopback network: each has 28,000 ports at most."""
+    loop = asyncio.get_running_loop()
+    clients: list[SwarmClient] = []
+    for start in range(0, count, at_once):
+        batch = [SwarmClient(first + n, heard) for n in range(start, min(count, start + at_once))]
+
+        async def join(client: SwarmClient) -> None:
+            source = f"127.0.{1 + os.getpid() % 200}.{1 + len(clients) // 20_000}"
+            await loop.create_connection(lambda: client, "127.0.0.1", port, local_addr=(source, 0))
+            opened = client.opened
+            assert client.transport is not None
+            client.transport.write(_REQUEST.format(port=port).encode())
+            if opened is not None:
+                await opened
+
+        await asyncio.gather(*(join(client) for client in batch))
+        clients += batch
+    return clients

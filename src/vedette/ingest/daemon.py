@@ -1,0 +1,178 @@
+"""The folder daemon: a watcher for every enabled folder, the drain, and a look at the load now and then.
+
+It keeps no truth of its own: watches, health and requests are read from the tables, so that what `wqm` writes acts at
+the next step. `step` does everything that is due and returns; `run` calls it until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from threading import Event
+
+from vedette.clock import Clock
+from vedette.handshake.configs import DegradationConfig, WatchFolderConfig, WatchType
+from vedette.handshake.degradation import LoadObservation
+from vedette.handshake.priority import effective_priority
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.throughput import Throughput
+from vedette.ingest.drain import DrainReport, TaskDrain
+from vedette.ingest.feed import FolderFeed
+from vedette.ingest.folder_run import folder_of
+from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.memory import memory_usage
+from vedette.ingest.tasks import FileQueue
+from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.watcher import FolderWatcher, WatcherTiming
+
+__all__ = ["DaemonTiming", "FolderDaemon"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonTiming:
+    idle_seconds: float = 0.05
+    """Between two steps that find nothing to do; stretched under load."""
+    watches_seconds: float = 0.2
+    """Between two looks at the tables."""
+    load_seconds: float = 5.0
+    """Between two checks of the load."""
+
+
+class FolderDaemon:
+    def __init__(
+        self,
+        tables: HandshakeTables,
+        seen: SeenFiles,
+        queue: FileQueue,
+        ingestion: Ingestion,
+        clock: Clock,
+        *,
+        worker_id: str,
+        timing: DaemonTiming | None = None,
+        watching: WatcherTiming | None = None,
+    ) -> None:
+        """`watching`: of all folders but for the debounce, which each has of its own."""
+        self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
+        self._timing, self._watching = timing or DaemonTiming(), watching or WatcherTiming()
+        self._throughput = Throughput(DegradationConfig().throughput_window_seconds)
+        self._drain = TaskDrain(
+            tables, queue, ingestion, clock, worker_id=worker_id, throughput=self._throughput
+        )
+        self._watchers: dict[str, tuple[WatchFolderConfig, FolderWatcher]] = {}
+        self._next_watches = self._next_load = clock.monotonic()
+        self._stretch = 1.0
+        self._stopping = Event()
+        tables.system.correct_capacity(queue.held(), queue.depth())
+
+    def run(self) -> None:
+        """Until `stop`, from any thread."""
+        try:
+            while not self._stopping.is_set():
+                report = self.step()
+                if report.done + report.failed == 0:
+                    self._stopping.wait(self._timing.idle_seconds * self._stretch)
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def step(self) -> DrainReport:
+        """Whatever is due now."""
+        now = self._clock.monotonic()
+        if now >= self._next_watches:
+            self._next_watches = now + self._timing.watches_seconds
+            self._keep_watchers()
+        if now >= self._next_load:
+            self._next_load = now + self._timing.load_seconds
+            self._check_load()
+        return self._drain.step()
+
+    def close(self) -> None:
+        """No folder is watched any more. What was not told is found at the next start."""
+        for _, watcher in self._watchers.values():
+            watcher.stop()
+        self._watchers.clear()
+
+    def watched(self) -> set[str]:
+        return set(self._watchers)
+
+    def _keep_watchers(self) -> None:
+        """One for every folder that is enabled or on trial, none for others; anew when its configuration changed."""
+        rows = {row.watch_id: self._tables.look_at_watch(row.watch_id) for row in self._tables.watches()}
+        wanted = {
+            watch_id: row
+            for watch_id, row in rows.items()
+            if row.config.watch_type is not WatchType.SOURCE
+            and (row.health.enabled or row.health.circuit.state == "half_open")
+        }
+        for watch_id, (config, watcher) in list(self._watchers.items()):
+            if watch_id not in wanted or _differs(wanted[watch_id].config, config):
+                watcher.stop()
+                del self._watchers[watch_id]
+        for watch_id, row in wanted.items():
+            if watch_id not in self._watchers:
+                self._watchers[watch_id] = (row.config, self._started(watch_id))
+            elif row.rescan_requested_at is not None:
+                self._watchers[watch_id][1].request_rescan()
+
+    def _started(self, watch_id: str) -> FolderWatcher:
+        row = self._tables.watch(watch_id)
+        timing = WatcherTiming(
+            debounce_seconds=row.config.debounce_seconds,
+            poll_seconds=self._watching.poll_seconds,
+            rescan_seconds=self._watching.rescan_seconds,
+            retry_seconds=self._watching.retry_seconds,
+            tick_milliseconds=self._watching.tick_milliseconds,
+        )
+        watcher = FolderWatcher(
+            folder_of(row, self._seen, self._clock),
+            FolderFeed(watch_id, self._tables, self._queue, self._clock),
+            self._clock,
+            timing,
+            stretch=lambda: self._stretch,
+        )
+        watcher.start()
+        return watcher
+
+    def _check_load(self) -> None:
+        now, depth = self._clock.now(), self._queue.depth()
+        self._tables.system.correct_capacity(self._queue.held(), depth)
+        self._throughput.looked(depth, now)
+        load = LoadObservation(
+            queue_depth=depth,
+            throughput=self._throughput.rate(now),
+            memory_usage=memory_usage().used_share,
+        )
+        watches = [
+            (row.watch_id, effective_priority(row.config.watch_priority, row.health, now))
+            for row in self._tables.watches()
+            if row.health.enabled
+        ]
+        before = self._stretch
+        decision = self._tables.system.check_load(load, watches)
+        self._stretch = decision.state.polling_interval_multiplier
+        if decision.newly_paused or decision.resumed or before != self._stretch:
+            log.warning(
+                "Load is %s; paused: %s; resumed: %s",
+                decision.state.level.word,
+                ", ".join(decision.newly_paused) or "none",
+                ", ".join(decision.resumed) or "none",
+                extra={"action": "load.changed", "level": decision.state.level.word},
+            )
+
+
+def _differs(one: WatchFolderConfig, other: WatchFolderConfig) -> bool:
+    """In what its watcher was made of; priority and health are asked for each time."""
+    names = (
+        "path",
+        "patterns",
+        "ignore_patterns",
+        "recursive",
+        "recursive_depth",
+        "debounce_seconds",
+        "collection",
+    )
+    return any(getattr(one, name) != getattr(other, name) for name in names)

@@ -1,0 +1,176 @@
+"""From the queue to the vector store: claim a batch, ingest it, acknowledge file by file, tell the handshake.
+
+The order is what keeps everything: a file is stored and durable before its task is acknowledged. Whoever dies in
+between does it once more, and that is the same as once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+
+from vedette.clock import Clock, system_random
+from vedette.errors import FolderError
+from vedette.handshake.configs import BackoffConfig, HealthConfig
+from vedette.handshake.failures import Charge, Failure, decide_retry
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.throughput import Throughput
+from vedette.ingest.feed import deferral
+from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.ingest.tasks import ClaimedTask, FileOperation, FileQueue
+
+__all__ = ["DrainReport", "TaskDrain"]
+
+log = logging.getLogger(__name__)
+
+DEFERRED = timedelta(seconds=5)
+"""How long a task of a watch that may not go on is put aside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainReport:
+    """What one step did."""
+
+    done: int = 0
+    failed: int = 0
+    deferred: int = 0
+    """Put aside: their watch is paused or backs off."""
+    sink_open: bool = False
+    """Nothing was claimed: the sink is down."""
+
+
+class TaskDrain:
+    def __init__(
+        self,
+        tables: HandshakeTables,
+        queue: FileQueue,
+        ingestion: Ingestion,
+        clock: Clock,
+        *,
+        worker_id: str,
+        batch: int = 64,
+        health: HealthConfig | None = None,
+        backoff: BackoffConfig | None = None,
+        chance: Random | None = None,
+        throughput: Throughput | None = None,
+    ) -> None:
+        self._tables, self._queue, self._ingestion, self._clock = tables, queue, ingestion, clock
+        self._worker_id, self._batch = worker_id, batch
+        self._health, self._backoff = health or HealthConfig(), backoff or BackoffConfig()
+        self._chance = chance or system_random()
+        self._throughput = throughput
+
+    def step(self) -> DrainReport:
+        """One batch. Nothing waits in here: call it again when there is something to do."""
+        flow = self._tables.system.sink_flow(self._batch, in_flight=0)
+        if flow.tasks == 0:
+            return DrainReport(sink_open=True)
+        claims = self._queue.claim(flow.tasks, self._worker_id)
+        if not claims:
+            return DrainReport()
+        ready = self._ready(claims)
+        files = [_file(claim) for claim in ready]
+        outcomes = self._ingestion.ingest(files)
+        failed = self._record(outcomes)
+        for claim, outcome in zip(ready, outcomes, strict=True):
+            self._answer(claim, outcome)
+        done = len(ready) - failed
+        if self._throughput is not None and done:
+            self._throughput.completed(done, self._clock.now())
+        return DrainReport(done=done, failed=failed, deferred=len(claims) - len(ready))
+
+    def _ready(self, claims: Sequence[ClaimedTask]) -> list[ClaimedTask]:
+        """Those whose watch may go on; the others are put aside, with no attempt counted."""
+        paused = self._tables.system.degradation().paused_watch_ids
+        reasons: dict[str, str | None] = {}
+        under_way: Counter[str] = Counter()
+        ready = []
+        for claim in claims:
+            watch_id = claim.task.watch_id
+            if claim.task.operation is FileOperation.DELETE:
+                ready.append(claim)  # what is gone is taken out whatever the health of its watch
+                continue
+            if watch_id not in reasons or under_way[watch_id]:
+                reasons[watch_id] = self._reason(watch_id, paused, under_way[watch_id])
+            reason = reasons[watch_id]
+            if reason is None:
+                under_way[watch_id] += 1
+                ready.append(claim)
+            else:
+                self._queue.nack(claim.claim_id, error=reason, delay=DEFERRED, counts_attempt=False)
+        return ready
+
+    def _reason(self, watch_id: str, paused: Sequence[str], under_way: int) -> str | None:
+        try:
+            row = self._tables.look_at_watch(watch_id)
+        except FolderError:
+            return None  # removed meanwhile: its last tasks do no harm
+        return deferral(row, paused, self._clock.now(), under_way, self._health)
+
+    def _record(self, outcomes: Sequence[FileOutcome]) -> int:
+        """Tell the handshake, watch by watch; how many failed."""
+        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        for watch_id in dict.fromkeys(outcome.file.watch_id for outcome in outcomes):
+            mine = [outcome for outcome in outcomes if outcome.file.watch_id == watch_id]
+            fine = [each.file.path for each in mine if each.failure is None and not each.file.delete]
+            failed = [each.failure for each in mine if each.failure is not None]
+            try:
+                recorded = self._tables.record_outcomes(watch_id, succeeded=fine, failed=failed)
+            except FolderError:
+                continue  # removed meanwhile
+            for exclusion in recorded.excluded:
+                log.warning(
+                    "A file failed again and again and is left alone from now on: %s",
+                    exclusion.value,
+                    extra={"action": "file.excluded", "watch_id": watch_id},
+                )
+        if any(failure.policy.charge is Charge.SINK for failure in failures):
+            self._tables.system.sink_failed()
+        elif outcomes:
+            self._tables.system.sink_succeeded()
+        return len(failures)
+
+    def _answer(self, claim: ClaimedTask, outcome: FileOutcome) -> None:
+        try:
+            if outcome.failure is None:
+                self._queue.ack(claim.claim_id)
+                self._release(claim)
+            else:
+                self._give_back(claim, outcome.failure)
+        except FolderError as error:
+            if error.code != "E4505":
+                raise
+            # The lease ended while we worked: somebody else does it again, and the same.
+            log.warning(
+                "A claim ended before its task was done",
+                extra={"action": "task.late", "path": claim.task.path},
+            )
+
+    def _give_back(self, claim: ClaimedTask, failure: Failure) -> None:
+        decision = decide_retry(failure, claim.attempts + 1, self._backoff, self._chance)
+        self._queue.nack(
+            claim.claim_id,
+            error=failure.message,
+            retry=decision.retry,
+            delay=decision.delay,
+            counts_attempt=decision.counts_attempt,
+        )
+        if not decision.retry:
+            self._release(claim)
+
+    def _release(self, claim: ClaimedTask) -> None:
+        self._tables.system.release_capacity(claim.task.watch_id, 1, self._queue.depth())
+
+
+def _file(claim: ClaimedTask) -> FileToIngest:
+    task = claim.task
+    return FileToIngest(
+        path=task.path,
+        watch_id=task.watch_id,
+        collection=task.collection,
+        delete=task.operation is FileOperation.DELETE,
+    )

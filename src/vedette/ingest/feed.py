@@ -1,0 +1,138 @@
+"""From a folder to the queue: what a watcher tells becomes tasks, when health, load and capacity allow.
+
+What is not taken stays with the watcher, coalesced by path, and is offered again; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+
+from vedette.clock import Clock
+from vedette.handshake.configs import HealthConfig
+from vedette.handshake.exclusions import Exclusion, excluding
+from vedette.handshake.health import admission
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.rows import WatchRow
+from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
+from vedette.sources.files.stamps import ChangeKind, FileChange
+
+__all__ = ["FolderFeed", "deferral"]
+
+log = logging.getLogger(__name__)
+
+BLOCK = 100
+"""Changes that ask for capacity together; at most `min_per_watch`, so that a small watch is served under load."""
+_OPERATIONS = {
+    ChangeKind.CREATED: FileOperation.INGEST,
+    ChangeKind.CHANGED: FileOperation.UPDATE,
+    ChangeKind.MOVED: FileOperation.INGEST,
+    ChangeKind.DELETED: FileOperation.DELETE,
+}
+
+
+def deferral(
+    row: WatchRow, paused_by_load: Collection[str], now: datetime, in_flight: int, config: HealthConfig
+) -> str | None:
+    """Why nothing of this watch may be processed now; None when it may."""
+    if row.paused_at is not None:
+        return "paused by hand"
+    if row.watch_id in paused_by_load:
+        return "paused by load"
+    answer = admission(row.health, now, in_flight, config)
+    return None if answer.may_process else answer.reason
+
+
+class FolderFeed:
+    """The listener of one watched folder (`vedette.sources.files.watcher.FolderListener`)."""
+
+    def __init__(
+        self,
+        watch_id: str,
+        tables: HandshakeTables,
+        queue: FileQueue,
+        clock: Clock,
+        health: HealthConfig | None = None,
+    ) -> None:
+        self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
+        self._health = health or HealthConfig()
+        self._told: tuple[str | None, int] = (None, 0)
+        """What was last said of the folder's availability: why it is down, how much is unreadable."""
+
+    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+        """Those whose tasks are in the queue now."""
+        row = self._tables.look_at_watch(self._watch_id)
+        paused = self._tables.system.degradation().paused_watch_ids
+        in_flight = self._queue.held().get(self._watch_id, 0)
+        reason = deferral(row, paused, self._clock.now(), in_flight, self._health)
+        if reason is not None or not row.config.auto_ingest:
+            return ()
+        trial = row.health.circuit.state != "closed"
+        exclusions = self._tables.exclusions(self._watch_id)
+        taken: list[FileChange] = []
+        for block in _blocks(changes[:1] if trial else changes):
+            if not self._put(row, block, exclusions):
+                break
+            taken += block
+        return taken
+
+    def mode(self, mode: str, reason: str) -> None:
+        self._tables.note_mode(self._watch_id, mode)
+        log.log(
+            logging.WARNING if mode == "polling" else logging.INFO,
+            "A folder is watched in mode %s: %s",
+            mode,
+            reason,
+            extra={"action": "folder.mode", "watch_id": self._watch_id},
+        )
+
+    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+        """Noted and logged when it changes, not after every look."""
+        if (down, len(unreadable)) == self._told:
+            return
+        self._told = (down, len(unreadable))
+        self._tables.note_available(self._watch_id, down)
+        if down is not None or unreadable:
+            log.warning(
+                "A folder cannot be looked at as a whole: %s",
+                down or "; ".join(f"{path}: {why}" for path, why in unreadable[:5]),
+                extra={"action": "folder.unavailable", "watch_id": self._watch_id},
+            )
+
+    def scanned(self, began_at: datetime) -> None:
+        self._tables.note_scan(self._watch_id, began_at)
+
+    def _put(self, row: WatchRow, block: Sequence[FileChange], exclusions: Sequence[Exclusion]) -> bool:
+        tasks = [task for change in block for task in self._tasks(row, change, exclusions)]
+        grant = self._tables.system.request_capacity(self._watch_id, len(tasks), self._queue.depth())
+        if grant.granted:
+            self._queue.put(tasks)
+        return grant.granted
+
+    def _tasks(
+        self, row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion]
+    ) -> Iterator[FileTask]:
+        """Of a move two: the old path goes, the new one comes. What is excluded has no chunks."""
+        path = f"{row.config.path.rstrip('/')}/{change.path}"
+        if change.old_path is not None:
+            old = f"{row.config.path.rstrip('/')}/{change.old_path}"
+            yield self._task(row, old, FileOperation.DELETE)
+        left = excluding(exclusions, path, self._clock.now()) is not None
+        yield self._task(row, path, FileOperation.DELETE if left else _OPERATIONS[change.kind])
+
+    def _task(self, row: WatchRow, path: str, operation: FileOperation) -> FileTask:
+        config = row.config
+        return FileTask(
+            path=path,
+            watch_id=config.watch_id,
+            collection=config.collection,
+            operation=operation,
+            priority=config.watch_priority,
+        )
+
+
+def _blocks(changes: Sequence[FileChange]) -> Iterator[Sequence[FileChange]]:
+    size = BLOCK // 2  # a move is two tasks
+    for start in range(0, len(changes), size):
+        yield changes[start : start + size]

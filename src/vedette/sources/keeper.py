@@ -1,0 +1,130 @@
+"""Keeps one reader per source going, each on a thread of its own, as sources come, pause and go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from threading import Event as Flag
+from threading import Thread
+
+from vedette.clock import Clock
+from vedette.errors import SourceError, VedetteError
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.reader import LONGEST_PAUSE_SECONDS, SourceReader, run_reader
+from vedette.sources.records import Source
+
+__all__ = ["KINDS", "SourceKeeper", "check_source", "open_reader"]
+
+log = logging.getLogger(__name__)
+
+
+def _mongodb(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.mongodb.reader import MongodbReader
+
+    return MongodbReader(source, journal, clock)
+
+
+def _postgres(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.postgres.reader import PostgresReader
+
+    return PostgresReader(source, journal, clock)
+
+
+def _graph(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.graph_log import GraphLogReader
+
+    return GraphLogReader(source, journal, clock)
+
+
+KINDS: dict[str, Callable[[Source, CollectionJournal, Clock], SourceReader]] = {
+    "mongodb": _mongodb,
+    "postgres": _postgres,
+    "graph": _graph,
+}
+_OPTIONS = {
+    "mongodb": {"database", "collections", "pre_images"},
+    "postgres": {"tables", "slot"},
+    "graph": set[str](),
+}
+_COMMON_OPTIONS = {"start", "on_gap", "events_per_second", "bytes_per_second"}
+_CHOICES = {"start": ("beginning", "now"), "on_gap": ("scan", "resync"), "pre_images": ("true", "false")}
+
+
+def check_source(source: Source) -> None:
+    """E6101 for a name, kind or option that cannot be."""
+    if not source.name.isidentifier() or source.name.startswith("_"):
+        raise _invalid(f"{source.name!r} is no name: letters, digits and _, not first a digit or _")
+    if source.kind not in KINDS:
+        raise _invalid(f"there are no sources of the kind {source.kind!r}; there are {', '.join(KINDS)}")
+    if not 1 <= source.partitions <= 256:
+        raise _invalid(f"a source has 1 to 256 partitions, not {source.partitions}")
+    allowed = _COMMON_OPTIONS | _OPTIONS[source.kind]
+    for name, value in source.options.items():
+        if name not in allowed:
+            raise _invalid(f"{source.kind} has no option {name!r}; it has {', '.join(sorted(allowed))}")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise _invalid(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
+
+
+def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    return KINDS[source.kind](source, journal, clock)
+
+
+class SourceKeeper:
+    """`tend` now and then: it starts readers of new sources and lets go of those whose source was removed."""
+
+    def __init__(self, journal: str, clock: Clock, chance: Random) -> None:
+        self._journal = open_journal(journal, clock)
+        self._clock, self._chance = clock, chance
+        self._threads: dict[str, tuple[Thread, Flag]] = {}
+
+    def tend(self) -> None:
+        wanted = {source.name: source for source in self._journal.sources()}
+        for name, (thread, stop) in list(self._threads.items()):
+            if name not in wanted or not thread.is_alive():
+                stop.set()
+                del self._threads[name]
+        for name, source in wanted.items():
+            if name not in self._threads:
+                self._start(source)
+
+    def close(self) -> None:
+        for _, stop in self._threads.values():
+            stop.set()
+        for thread, _ in self._threads.values():
+            thread.join(timeout=10)
+        self._journal.close()
+
+    def _start(self, source: Source) -> None:
+        stop = Flag()
+        chance = Random(self._chance.random())  # noqa: S311 - jitter
+        thread = Thread(
+            target=self._read, args=(source, stop, chance), name=f"source {source.name}", daemon=True
+        )
+        self._threads[source.name] = (thread, stop)
+        thread.start()
+
+    def _read(self, source: Source, stop: Flag, chance: Random) -> None:
+        """One reader's thread, with a journal of its own. A reader that cannot be opened is tried again."""
+        journal = open_journal(self._journal.address, self._clock)
+        pause = 1.0
+        while not stop.is_set():
+            try:
+                reader = open_reader(source, journal, self._clock)
+            except VedetteError as error:
+                extra = {"action": "source.unreachable", "source": source.name, "code": error.code}
+                log.warning("A source cannot be opened, it will be tried again: %s", error, extra=extra)
+                stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                continue
+            try:
+                run_reader(reader, journal, source, stop, self._clock, chance)
+            finally:
+                reader.close()
+            break
+        journal.close()
+
+
+def _invalid(why: str) -> SourceError:
+    return SourceError("E6101", why)

@@ -1,0 +1,3 @@
+"""MongoDB collections, by change streams."""
+
+__all__: list[str] = []

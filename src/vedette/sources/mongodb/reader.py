@@ -1,0 +1,242 @@
+"""Reads collections of a MongoDB database: a scan, then one change stream for each.
+
+Theory of operation. A stream begins at the server's time of before the scan: nothing falls between the two. Events of
+before the scan's end may be older than what the scan saw; for those the document is read again, so that no document
+goes back in time. The place of every stream is one token, appended together with the events that led there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from threading import Event as Flag
+from typing import Any
+
+import bson
+import pymongo
+from pymongo import errors
+from pymongo.collection import Collection
+from pymongo.synchronous.change_stream import CollectionChangeStream
+
+from vedette.clock import Clock
+from vedette.errors import SourceError
+from vedette.sources.journal import CollectionJournal
+from vedette.sources.mongodb.reading import ChangeRead, key_of, plain, read_event
+from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
+from vedette.sources.records import Source, SourceEvent
+from vedette.values import timestamp_to_ms
+
+__all__ = ["MongodbReader"]
+
+LOST = frozenset({136, 260, 280, 286})
+"""CappedPositionLost, InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost."""
+REFUSED = frozenset({13, 18, 40573, 40324})
+"""Unauthorized, AuthenticationFailed, not a replica set."""
+NEW_COLLECTIONS_SECONDS = 10.0
+REST_SECONDS = 0.05
+"""Between two looks at streams that had nothing."""
+_SERVER_SECONDS = 10
+
+
+class MongodbReader:
+    """Options of the source: `database` (or in the address), `collections` (comma-separated; default all),
+
+    `pre_images: true` to ask the server for images of before a change, where it keeps them.
+    """
+
+    def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
+        self._source, self._journal, self._clock = source, journal, clock
+        self._chosen = [c.strip() for c in source.options.get("collections", "").split(",") if c.strip()]
+        self._streams: dict[str, CollectionChangeStream[Any]] = {}
+        self._places: dict[str, Any] = {}
+        self._look_again = 0.0
+        self._pause = Flag()
+        with _reaching():
+            self._client: pymongo.MongoClient[Any] = pymongo.MongoClient(
+                source.address,
+                serverSelectionTimeoutMS=_SERVER_SECONDS * 1000,
+                tz_aware=True,
+                appname="vedette",
+            )
+            name = source.options.get("database")
+            try:
+                self._database = self._client[name] if name else self._client.get_default_database()
+            except errors.ConfigurationError:
+                self._client.close()
+                text = "which database? Give it in the address, or as the option database"
+                raise SourceError("E6101", text, fields={"source": source.name}) from None
+
+    def close(self) -> None:
+        self._close_streams()
+        self._client.close()
+
+    # --- the beginning --------------------------------------------------------------------------------------
+
+    def begin(self, *, scan: bool) -> None:
+        self._close_streams()
+        with _reaching():
+            names = self._names()
+            self._places = {name: self._begin_collection(name, scan=scan) for name in names}
+        self._journal.append(self._source.name, [], json.dumps(self._places))
+
+    def _names(self) -> list[str]:
+        found = self._chosen or self._database.list_collection_names()
+        return sorted(name for name in found if not name.startswith("system."))
+
+    def _begin_collection(self, name: str, *, scan: bool) -> dict[str, Any]:
+        start = self._server_time()
+        if scan:
+            documents = self._documents(name)
+            append_scan(self._journal, self._source.name, documents, [self._collection(name)], self._now())
+        end = self._server_time()
+        return {"at": [start.time, start.inc], "scanned": [end.time, end.inc] if scan else [0, 0]}
+
+    def _server_time(self) -> bson.Timestamp:
+        """The server's time of its log; a server that does not tell is asked with ours."""
+        told = self._client.admin.command("ping").get("operationTime")
+        return told or bson.Timestamp(self._now() // 1000, 0)
+
+    def _documents(self, name: str) -> Iterator[Document]:
+        collection = self._collection(name)
+        for raw in self._database[name].find(batch_size=CHUNK):
+            key = key_of(raw["_id"])
+            image = image_or_quarantine(
+                self._journal, self._source.name, f"scan:{collection}:{key}", plain(raw), self._now()
+            )
+            if image is not None:
+                yield Document(collection, key, image)
+
+    # --- the stream -----------------------------------------------------------------------------------------
+
+    def poll(self, seconds: float) -> tuple[int, int]:
+        with _reaching():
+            self._open_streams()
+            found = [self._take(name, stream) for name, stream in list(self._streams.items())]
+        events = list(chain.from_iterable(found))
+        appended = 0
+        for start in range(0, len(events), CHUNK):
+            last = start + CHUNK >= len(events)
+            token = json.dumps(self._places) if last else None
+            appended += self._journal.append(self._source.name, events[start : start + CHUNK], token).appended
+        if not events and seconds:
+            self._pause.wait(min(seconds, REST_SECONDS))
+        return appended, sum(len(event.after or b"") for event in events)
+
+    def _open_streams(self) -> None:
+        if not self._places:
+            self._places = json.loads(self._journal.token(self._source.name) or "{}")
+        now = self._clock.monotonic()
+        if not self._chosen and now >= self._look_again:
+            self._look_again = now + NEW_COLLECTIONS_SECONDS
+            for name in self._names():
+                if name not in self._places:
+                    self._places[name] = self._begin_collection(name, scan=True)
+        for name in self._places:
+            if name not in self._streams:
+                self._streams[name] = self._open_stream(self._database[name], self._places[name])
+
+    def _open_stream(self, collection: Collection[Any], place: dict[str, Any]) -> CollectionChangeStream[Any]:
+        where: dict[str, Any] = {"start_at_operation_time": bson.Timestamp(*place["at"])}
+        if "token" in place:
+            where = {"resume_after": place["token"]}
+        before = "whenAvailable" if self._source.options.get("pre_images") == "true" else None
+        return collection.watch(
+            full_document="updateLookup",
+            full_document_before_change=before,
+            max_await_time_ms=50,
+            batch_size=CHUNK,
+            **where,
+        )
+
+    def _take(self, name: str, stream: CollectionChangeStream[Any]) -> Iterator[SourceEvent]:
+        """What one stream has now, up to a chunk. Its place moves as the events are taken."""
+        for _ in range(CHUNK):
+            event = stream.try_next()
+            if event is None:
+                break
+            change = read_event(event)
+            scanned = bson.Timestamp(*self._places[name]["scanned"])
+            self._places[name] = {**self._places[name], "token": event["_id"]}
+            if change is not None:
+                overlaps = event["clusterTime"] <= scanned if "clusterTime" in event else False
+                yield from self._events(name, change, overlaps=overlaps)
+        token = stream.resume_token
+        if token is not None:
+            self._places[name] = {**self._places[name], "token": token}
+
+    def _events(self, name: str, change: ChangeRead, *, overlaps: bool) -> Iterator[SourceEvent]:
+        collection = self._collection(name)
+        if change.op in ("drop", "invalidate"):
+            self._end_stream(name)
+            for key in sorted(self._journal.image_keys(self._source.name, collection)):
+                yield self._event(collection, key, change, f"{change.event_id}:{key}", None)
+            return
+        after = change.after
+        if overlaps:
+            now = self._database[name].find_one({"_id": change.raw_key})
+            after = plain(now) if now is not None else None
+        elif change.op == "update" and after is None:
+            return  # it was deleted since: that is told by an event of its own
+        image = None
+        if after is not None:
+            image = image_or_quarantine(self._journal, self._source.name, change.event_id, after, self._now())
+            if image is None:
+                return
+        yield self._event(collection, change.key, change, change.event_id, image)
+
+    def _event(
+        self, collection: str, key: str, change: ChangeRead, event_id: str, image: bytes | None
+    ) -> SourceEvent:
+        before = None
+        if change.before is not None:
+            before = image_or_quarantine(
+                self._journal, self._source.name, event_id, change.before, self._now()
+            )
+        return SourceEvent(
+            event_id=f"{collection}:{event_id}",
+            collection=collection,
+            key=key,
+            before=before,
+            after=image,
+            created=change.op == "create",
+            time_ms=change.time_ms,
+            transaction=change.transaction,
+        )
+
+    def _end_stream(self, name: str) -> None:
+        """A collection that was dropped: if it comes again, it is scanned again."""
+        stream = self._streams.pop(name, None)
+        if stream is not None:
+            stream.close()
+        now = self._server_time()
+        self._places[name] = {"at": [now.time, now.inc], "scanned": [0, 0]}
+
+    def _close_streams(self) -> None:
+        for stream in self._streams.values():
+            with suppress(errors.PyMongoError):
+                stream.close()
+        self._streams = {}
+        self._places = {}
+
+    def _collection(self, name: str) -> str:
+        return f"{self._source.name}::{name}"
+
+    def _now(self) -> int:
+        return timestamp_to_ms(self._clock.now())
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Errors of the server as ours: E6104 to try again, E6105 the place is lost, E6106 for a person."""
+    try:
+        yield
+    except errors.OperationFailure as problem:
+        code = "E6105" if problem.code in LOST else "E6106" if problem.code in REFUSED else "E6104"
+        text = f"MongoDB refused ({problem.code}: {str(problem)[:300]})"
+        raise SourceError(code, text, fields={"mongodb": problem.code}) from problem
+    except errors.ConfigurationError as problem:
+        raise SourceError("E6106", f"MongoDB cannot be used ({str(problem)[:300]})") from problem
+    except errors.PyMongoError as problem:
+        raise SourceError("E6104", f"MongoDB does not answer ({str(problem)[:300]})") from problem

@@ -1,0 +1,108 @@
+"""Events of a change stream and documents of MongoDB, put into our words. No I/O: recorded answers test it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import bson
+from bson import json_util
+
+from vedette.sources.images import MAX_DEPTH
+
+__all__ = ["ChangeRead", "key_of", "plain", "read_event"]
+
+
+class ChangeRead(NamedTuple):
+    """What one event says. `after` None with `op` update: the document was gone when the server looked for it."""
+
+    event_id: str
+    op: str
+    """create, update, delete; `drop` for a collection that is gone, `invalidate` for a stream that ends with it."""
+    key: str
+    raw_key: Any
+    """The key as MongoDB has it, to ask for the document again."""
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    time_ms: int
+    transaction: str
+
+
+_OPS = {"insert": "create", "update": "update", "replace": "update", "delete": "delete"}
+
+
+def read_event(event: Mapping[str, Any]) -> ChangeRead | None:
+    """None for events that say nothing about documents (indexes, sharding, options)."""
+    kind = event["operationType"]
+    op = _OPS.get(kind)
+    if op is None and kind not in ("drop", "rename", "dropDatabase", "invalidate"):
+        return None
+    document, before = event.get("fullDocument"), event.get("fullDocumentBeforeChange")
+    owner = document if document is not None else event.get("documentKey") or {}
+    raw_key = owner.get("_id")
+    return ChangeRead(
+        event_id=_token_text(event["_id"]),
+        op=op or ("invalidate" if kind == "invalidate" else "drop"),
+        key=key_of(raw_key),
+        raw_key=raw_key,
+        before=plain(before) if before is not None else None,
+        after=plain(document) if document is not None and op != "delete" else None,
+        time_ms=_moment(event),
+        transaction=_transaction(event),
+    )
+
+
+def _token_text(token: Any) -> str:
+    data = token.get("_data") if isinstance(token, Mapping) else None
+    return data if isinstance(data, str) else json.dumps(plain(token), default=str, sort_keys=True)
+
+
+def _moment(event: Mapping[str, Any]) -> int:
+    """The wall clock of the server where it tells it (6.0), else the seconds of its cluster time."""
+    wall = event.get("wallTime")
+    if wall is not None:
+        return int(wall.timestamp() * 1000)
+    cluster = event.get("clusterTime")
+    return int(cluster.time) * 1000 if cluster is not None else 0
+
+
+def _transaction(event: Mapping[str, Any]) -> str:
+    number = event.get("txnNumber")
+    return "" if number is None else f"{key_of((event.get('lsid') or {}).get('id'))}/{int(number)}"
+
+
+def key_of(value: Any) -> str:
+    """A key as text: a text as it is, an ObjectId in hex, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bson.ObjectId):
+        return str(value)
+    return json.dumps(plain(value), default=str, sort_keys=True)
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value of BSON as a document may hold it. `_id` becomes `id`, unless the document has one of its own."""
+    if depth > MAX_DEPTH:
+        return value  # refused where it is encoded
+    match value:
+        case Mapping():
+            fields = {name: plain(item, depth + 1) for name, item in value.items() if name != "_id" or depth}
+            if not depth and "_id" in value:
+                fields.setdefault("id", plain(value["_id"], 1))
+            return fields
+        case list() | tuple():
+            return [plain(item, depth + 1) for item in value]
+        case bson.ObjectId():
+            return str(value)
+        case bson.Int64():
+            return int(value)
+        case bson.Decimal128():
+            return float(value.to_decimal())
+        case bson.Timestamp():
+            return value.as_datetime()
+        case bytes() | bson.Binary():
+            return bytes(value).hex()
+        case bson.Regex() | bson.Code() | bson.DBRef() | bson.MinKey() | bson.MaxKey():
+            return json_util.dumps(value)
+    return value

@@ -1,0 +1,104 @@
+"""The browser's client in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.gateway.browsing import CHROMIUM, Browser
+from tests.gateway.serving import Serving
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: scripts/ensure-chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Serving]:
+    with Serving(tmp_path / "data") as server:
+        server.home.define("node Task { n: Int = 0 }")
+        yield server
+
+
+def test_the_browsers_own_websocket(browser: Browser, server: Serving):
+    script = f"""
+        const socket = new WebSocket("{server.url}/realtime/ws");
+        const heard = [];
+        const enough = new Promise((resolve) => {{
+            socket.onmessage = ({{ data }}) => {{ heard.push(JSON.parse(data)); if (heard.length === 4) resolve(); }};
+        }});
+        await new Promise((resolve) => (socket.onopen = resolve));
+        const say = (type, id, payload) => socket.send(JSON.stringify({{ type, id, payload }}));
+        say("auth", "1", {{ token: "", database: "default" }});
+        say("subscribe", "s", {{ query: {{ collection: "Task", filters: [] }}, includeData: true }});
+        say("execute", "2", {{ statement: "SPAWN t: Task {{ n = 7 }}" }});
+        await enough;
+        return heard.map((message) => message.type).concat(heard.at(-1).payload.delta.document.n);
+    """
+    types = ["auth_ack", "subscribe_ack", "result", "event", 7]
+    assert browser.run(f"{server.web}/health", script) == types
+
+
+def test_the_client_watches_and_asks(browser: Browser, server: Serving):
+    script = f"""
+        const {{ connect }} = await import("{server.web}/static/vedette.js");
+        const db = await connect("{server.url}");
+        const watch = db.watch("WATCH t: Task WHERE t.n > $low RETURN t.n", {{ low: 0 }});
+        const documents = db.documents("Task", {{ filter: "doc.n > 1" }});
+        const first = await watch.next();
+        await documents.next();
+        await db.execute("SPAWN t: Task {{ n = $n }}", {{ n: 5 }});
+        const second = await watch.next();
+        const entered = await documents.next();
+        let code;
+        try {{ await db.execute("MATCH x: Nothing RETURN x"); }} catch (error) {{ code = error.code; }}
+        let refused;
+        try {{ await db.watch("WATCH x: Nothing RETURN x").next(); }} catch (error) {{ refused = error.code; }}
+        watch.close();
+        const end = await watch.next();
+        db.close();
+        return [first.type, second.match["t.n"], entered.match.n, code, refused, end];
+    """
+    assert browser.run(f"{server.web}/health", script) == ["initial", 5, 5, "E2001", "E2001", None]
+
+
+def test_the_client_resumes_after_a_break(browser: Browser, server: Serving):
+    """The server breaks the line again and again; every number arrives once, in order."""
+    script = f"""
+        const {{ connect }} = await import("{server.web}/static/vedette.js");
+        const db = await connect("{server.url}");
+        const watch = db.watch("WATCH t: Task RETURN t.n");
+        const seen = [(await watch.next()).type];
+        const writer = await connect("{server.url}", {{ database: "default" }});
+        globalThis.ready = true;
+        while (seen.length < 41) seen.push((await watch.next()).match["t.n"]);
+        const reconnects = db.reconnects;
+        db.close(); writer.close();
+        return [reconnects > 0, seen];
+    """
+
+    def cut() -> None:
+        for shell in list(server.service.server.shells):
+            shell.abort()
+
+    def trouble() -> None:
+        while not server.on_loop(lambda: server.service.board.subscriptions):
+            pass
+        with server.home.session() as session:
+            for n in range(40):
+                session.execute("SPAWN t: Task { n = $n }", n=n)
+                if n % 10 == 5:
+                    server.on_loop(cut)
+
+    thread = Thread(target=trouble)
+    thread.start()
+    found = browser.run(f"{server.web}/health", script)
+    thread.join()
+    assert found == [True, ["initial", *range(40)]]

@@ -1,0 +1,163 @@
+"""Consuming over the wire: credit, ACK, NACK, EXTEND, members that go, and jobs as a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.serving import Serving
+from tests.gateway.wire import Client, Wire
+from vedette.client.blocking import connect_sync
+from vedette.client.remote import connect
+
+ONTOLOGY = "node Job { n: Int = 0 }"
+TEXT = "WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.n"
+
+
+@pytest.fixture
+def writer(wire: Wire) -> Client:
+    writer = wire.client()
+    writer.define(ONTOLOGY)
+    return writer
+
+
+def spawn(writer: Client, *numbers: int) -> None:
+    for n in numbers:
+        writer.execute("SPAWN j: Job { n = $n }", n=n)
+
+
+def consumer(wire: Wire, **more: Any) -> Client:
+    client = wire.client()
+    client.send("subscribe", {"watch": TEXT, **more}, id="jobs")
+    assert client.take()["payload"]["mode"] == "consume"
+    return client
+
+
+def deliveries(client: Client) -> list[tuple[int, str]]:
+    found = [m["payload"]["payload"] for m in client.all() if m["type"] == "event"]
+    return [(e["match"]["j.n"], e["delivery_id"]) for e in found if e["type"] == "consumed"]
+
+
+def test_credit_is_the_prefetch_and_an_ack_makes_room(wire: Wire, writer: Client):
+    client = consumer(wire, prefetch=2)
+    spawn(writer, 1, 2, 3, 4)
+    first = deliveries(client)
+    assert [n for n, _ in first] == [1, 2]
+    assert client.ask("ack", {"deliveryId": first[0][1]})["type"] == "ack_ack"
+    assert [n for n, _ in deliveries(client)] == [3]
+    assert client.ask("ack", {"deliveryId": first[0][1]})["payload"]["code"] == "E8004"
+    assert writer.execute("MATCH j: Job RETURN j.n")["rows"] == [[2], [3], [4]]
+
+
+def test_what_is_given_back_comes_again_and_ends_as_a_dead_letter(wire: Wire, writer: Client):
+    client = consumer(wire, prefetch=1)
+    spawn(writer, 1)
+    for attempt in range(2):
+        ((n, delivery),) = deliveries(client)
+        assert n == 1, attempt
+        client.send("nack", {"deliveryId": delivery, "cause": "tired"}, id="n")
+        answers = [m for m in client.mailbox.received if m.get("id") == "n"]
+        assert answers[0]["type"] == "nack_ack"
+    assert deliveries(client) == []
+    assert writer.execute("MATCH d: _DeadLetter RETURN COUNT(*)")["rows"] == [[1]]
+
+
+def test_time_runs_out_and_extending_helps(wire: Wire, writer: Client):
+    client = consumer(wire, prefetch=1)
+    spawn(writer, 1)
+    ((_, delivery),) = deliveries(client)
+    wire.advance(20)
+    assert client.ask("extend", {"deliveryId": delivery, "by": 40_000})["type"] == "extend_ack"
+    wire.advance(35)
+    assert deliveries(client) == []
+    wire.advance(10)
+    messages = client.all()
+    notices = [m["payload"] for m in messages if m["type"] == "status"]
+    assert [e["code"] for notice in notices for e in notice["errors"]] == ["E8003"]
+    assert any(m["type"] == "event" for m in messages), "it is handed out again"
+
+
+def test_one_that_leaves_in_good_order_and_one_that_is_lost(wire: Wire, writer: Client):
+    spawn(writer, 1)
+    leaving = consumer(wire)
+    assert len(deliveries(leaving)) == 1
+    leaving.leave()
+    attempts = []
+    for _ in range(2):
+        client = consumer(wire)
+        events = [m["payload"]["payload"] for m in client.all() if m["type"] == "event"]
+        attempts += [e["attempt"] for e in events if e["type"] == "consumed"]
+        client.cut()
+    assert attempts == [1, 2], "who said goodbye is not blamed, who was lost is"
+    assert deliveries(consumer(wire)) == [], "a job that kills its workers ends as a dead letter"
+
+
+def test_two_tenants_cannot_settle_each_others_deliveries(wire: Wire, writer: Client):
+    client = consumer(wire)
+    spawn(writer, 1)
+    ((_, delivery),) = deliveries(client)
+    stranger = wire.client("other")
+    stranger.define(ONTOLOGY)
+    for type in ("ack", "nack", "extend"):
+        assert stranger.ask(type, {"deliveryId": delivery})["payload"]["code"] == "E8004"
+    assert client.ask("ack", {"deliveryId": delivery})["type"] == "ack_ack"
+
+
+# --- with the clients ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Serving]:
+    with Serving(tmp_path / "data") as server:
+        server.home.define(ONTOLOGY)
+        with server.home.session() as session:
+            for n in range(20):
+                session.execute("SPAWN j: Job { n = $n }", n=n)
+        yield server
+
+
+async def work_together(server: Serving) -> list[int]:
+    done: list[int] = []
+
+    async def worker(number: int) -> None:
+        async with connect(server.url) as c:
+            async for job in c.consume(TEXT, prefetch=2):
+                async with job:
+                    await asyncio.sleep(0.001 * number)
+                    done.append(job.match["j.n"])
+                if len(done) >= 20:
+                    return
+
+    workers = [asyncio.create_task(worker(n)) for n in range(3)]
+    await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    for each in workers:
+        each.cancel()
+    await asyncio.gather(*workers, return_exceptions=True)
+    return done
+
+
+def test_workers_share_the_work(server: Serving):
+    done = asyncio.run(work_together(server))
+    assert sorted(done) == list(range(20)), "each once"
+    with server.home.session() as session:
+        assert session.execute("MATCH j: Job RETURN COUNT(*)").rows == [(0,)]
+
+
+def test_a_loop_without_asyncio(server: Serving):
+    seen: list[tuple[int, int]] = []
+    with connect_sync(server.url) as c:
+        for job in c.consume("WATCH j: Job WHERE j.n < 2 [mode: consume, max_redeliveries: 3] RETURN j.n"):
+            seen.append((job.match["j.n"], job.attempt))
+            if job.attempt == 1 and job.match["j.n"] == 0:
+                with pytest.raises(ZeroDivisionError), job:
+                    raise ZeroDivisionError
+                continue
+            with job:
+                pass
+            if len(seen) == 3:
+                break
+    assert sorted(seen) == [(0, 1), (0, 2), (1, 1)]

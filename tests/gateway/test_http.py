@@ -1,0 +1,143 @@
+"""The HTTP API and server-sent events, asked with the standard library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.serving import Serving
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Serving]:
+    with Serving(tmp_path / "data") as server:
+        server.home.define("node Task { n: Int = 0 }")
+        yield server
+
+
+def get(server: Serving, path: str, **headers: str) -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+def post(server: Serving, path: str, body: Any, kind: str = "application/json") -> tuple[int, Any]:
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", path, body=data, headers={"Content-Type": kind})
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+class Events:
+    """A stream of server-sent events."""
+
+    def __init__(self, server: Serving, path: str, **headers: str) -> None:
+        self._connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+        self._connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+        self.answer: HTTPResponse = self._connection.getresponse()
+        self.last_id = ""
+
+    def next(self) -> dict[str, Any]:
+        while True:
+            line = self.answer.readline().decode().rstrip("\n")
+            if line.startswith("id: "):
+                self.last_id = line[4:]
+            elif line.startswith("data: "):
+                found: dict[str, Any] = json.loads(line[6:])
+                return found
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()
+
+
+def test_health_readiness_and_metrics(server: Serving):
+    assert get(server, "/health") == (200, b'{"status":"ok"}')
+    assert get(server, "/ready")[0] == 200
+    status, text = get(server, "/metrics")
+    assert status == 200
+    assert b"vedette_connections 0.0" in text
+
+
+def test_statements(server: Serving):
+    path = "/v1/databases/default/execute"
+    assert (
+        post(server, path, {"statement": "SPAWN t: Task { n = $n }", "params": {"n": 3}})[1]["created"] == 1
+    )
+    assert post(server, path, {"statement": "MATCH t: Task RETURN t.n"})[1]["rows"] == [[3]]
+    assert post(server, "/v1/databases/default/define", {"ontology": "node X { n: Int }"})[0] == 200
+    status, body = post(server, path, {"statement": "MATCH t: Nothing RETURN t"})
+    assert (status, body["error"]["code"]) == (400, "E2001")
+    assert server.on_loop(lambda: len(server.service.board.connections)) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b"{}", "text/plain"),
+        (b"{}", "application/json"),
+    ],
+)
+def test_bad_bodies(server: Serving, body: bytes, kind: str):
+    status, answer = post(server, "/v1/databases/default/execute", body, kind)
+    assert (status, answer["error"]["code"]) == (400, "invalid_payload")
+
+
+def test_other_origins_and_names_are_turned_away(server: Serving):
+    assert get(server, "/health", Origin="https://elsewhere.example")[0] == 403
+    assert get(server, "/health", Host="rebound.example")[0] == 403
+    assert get(server, "/health", Origin=f"http://127.0.0.1:{server.http_port}")[0] == 200
+
+
+def test_events_and_resuming_with_last_event_id(server: Serving):
+    path = "/realtime/sse?database=default&collection=Task"
+    events = Events(server, path)
+    assert events.answer.getheader("Content-Type", "").startswith("text/event-stream")
+    assert events.next()["type"] == "subscribe_ack"
+    with server.home.session() as session:
+        session.execute("SPAWN t: Task { n = 1 }")
+        assert events.next()["payload"]["delta"]["document"]["n"] == 1
+        last = events.last_id
+        events.close()
+        session.execute("SPAWN t: Task { n = 2 }")
+        again = Events(server, "/realtime/v1/databases/default/sse?collection=Task", Last_Event_ID=last)
+        assert again.next()["status"] == "ok"
+        assert again.next()["payload"]["delta"]["document"]["n"] == 2
+        again.close()
+
+
+def test_a_resume_that_fails_is_said_before_it_begins_anew(server: Serving):
+    events = Events(
+        server, "/realtime/sse?database=default&watch=WATCH%20t:%20Task%20RETURN%20t.n", Last_Event_ID="x"
+    )
+    refused, ack, initial = (events.next() for _ in range(3))
+    assert (refused["type"], refused["status"]) == ("resume-ack", "resync-required")
+    assert ack["type"] == "subscribe_ack"
+    assert initial["payload"]["payload"]["type"] == "initial"
+    events.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/realtime/sse?database=default&collection=Nothing", 400),
+        ("/realtime/sse?collection=Task", 400),
+        ("/realtime/sse?database=default&collection=Task&token=x", 401),
+        ("/realtime/sse?database=default&watch=WATCH&params=x", 400),
+    ],
+)
+def test_streams_that_cannot_be(server: Serving, path: str, status: int):
+    assert get(server, path)[0] == status

@@ -1,0 +1,63 @@
+"""A MongoDB for the tests: the server at VEDETTE_TEST_MONGODB_URI, or one in Java that speaks its protocol.
+
+The second is `de.bwaldvogel:mongo-java-server` with its oplog on, in a JVM of its own that py4j holds by the hand. It
+has change streams, but neither pre-images nor postBatchResumeToken; what needs those is tested on recorded answers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+__all__ = ["mongodb_uri"]
+
+JARS = Path(__file__).parents[2] / "build" / "mongodb"
+
+
+@pytest.fixture(scope="session")
+def mongodb_uri() -> Iterator[str]:
+    """The address of an empty server for this test session. Without one: a skip, which CI refuses."""
+    given = os.environ.get("VEDETTE_TEST_MONGODB_URI")
+    if given:
+        yield given
+        return
+    if not list(JARS.glob("mongo-java-server-*.jar")) or shutil.which("java") is None:
+        pytest.skip("no MongoDB server: scripts/ensure-mongodb fetches one; Java is needed, too")
+    _accept_an_older_protocol()
+    import pyspark
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    py4j_jar = next((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
+    port, process = launch_gateway(
+        jarpath=str(py4j_jar),
+        classpath=f"{JARS}/*",
+        javaopts=["-Xmx256m"],
+        redirect_stdout=subprocess.DEVNULL,
+        redirect_stderr=subprocess.DEVNULL,
+        die_on_exit=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    mongo = gateway.jvm.de.bwaldvogel.mongo
+    server = mongo.MongoServer(mongo.backend.memory.MemoryBackend().version(mongo.ServerVersion.MONGO_5_0))
+    server.enableOplog()
+    address = server.bind()
+    yield f"mongodb://127.0.0.1:{address.getPort()}/?directConnection=true"
+    server.shutdownNow()
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    process.kill()
+    process.wait()
+
+
+def _accept_an_older_protocol() -> None:
+    """The Java server calls itself a 4.2; this pymongo talks to 4.4 and later. What we use is the same in both."""
+    from pymongo import common
+
+    common.MIN_SUPPORTED_WIRE_VERSION = 8

@@ -1,0 +1,137 @@
+"""The daemon on a real file system: what is in the folder is in the store, and `wqm`'s writes act at once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from vedette.clock import SystemClock
+from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.tables import HandshakeTables
+from vedette.ingest.daemon import DaemonTiming, FolderDaemon
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.ingestion import Ingestion
+from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.watcher import WatcherTiming
+from vedette.testing.file_queue import MemoryFileQueue
+from vedette.testing.vectors import MemoryVectors
+
+PATIENCE_SECONDS = 60
+
+
+class Running:
+    def __init__(self, base: Path) -> None:
+        self.base, self.root = base, base / "root"
+        self.root.mkdir()
+        self.store, self.queue = MemoryVectors(), MemoryFileQueue(SystemClock())
+        self.command_line = HandshakeTables(base / "handshake.db")
+        self.start()
+
+    def start(self) -> None:
+        self.tables = HandshakeTables(self.base / "handshake.db")
+        self.seen = SeenFiles(self.base / "folders.db")
+        self.daemon = FolderDaemon(
+            self.tables,
+            self.seen,
+            self.queue,
+            Ingestion(HashingEmbedder(16), self.store, SystemClock()),
+            SystemClock(),
+            worker_id="daemon",
+            timing=DaemonTiming(idle_seconds=0.01, watches_seconds=0.02, load_seconds=0.1),
+            watching=WatcherTiming(retry_seconds=0.05, tick_milliseconds=20),
+        )
+        self.thread = Thread(target=self.daemon.run)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.daemon.stop()
+        self.thread.join()
+        self.tables.close()
+        self.seen.close()
+
+    def add(self, watch_id: str = "w") -> None:
+        config = WatchFolderConfig(
+            watch_id=watch_id, path=str(self.root), collection="docs", debounce_seconds=0.05
+        )
+        self.command_line.add_watch(config)
+
+    def stored(self) -> set[str]:
+        return {str(Path(path).relative_to(self.root)) for path in self.store.paths("docs")}
+
+    def actual(self) -> set[str]:
+        return {str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()}
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        for _ in range(PATIENCE_SECONDS * 50):
+            if condition():
+                return
+            assert self.thread.is_alive()
+            Event().wait(0.02)
+        raise AssertionError((self.stored() ^ self.actual(), self.queue.rows()[:5]))
+
+    def settle(self) -> None:
+        self.wait(lambda: self.stored() == self.actual() and self.queue.depth() == 0)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    made = Running(tmp_path)
+    yield made
+    made.stop()
+    made.command_line.close()
+
+
+def test_the_store_follows_the_folder(running: Running) -> None:
+    (running.root / "a").write_text("there before")
+    running.add()
+    running.settle()
+    for folder in range(5):
+        (running.root / f"{folder}/x").mkdir(parents=True)
+        for number in range(40):
+            (running.root / f"{folder}/x/{number}").write_text(f"words {number}")
+    running.settle()
+    (running.root / "0").rename(running.root / "moved")
+    shutil.rmtree(running.root / "1")
+    (running.root / "a").write_text("changed")
+    running.settle()
+    assert len(running.stored()) == 161
+    assert running.command_line.watch("w").watch_mode == "native"
+
+
+def test_the_command_line_acts_at_once(running: Running) -> None:
+    running.add()
+    running.settle()
+    running.command_line.pause_watch("w")
+    (running.root / "a").write_text("x")
+    running.wait(lambda: running.command_line.watch("w").last_scan is not None)
+    assert running.stored() == set()
+    running.command_line.resume_watch("w")
+    running.settle()
+    running.command_line.disable_watch("w")
+    running.wait(lambda: running.daemon.watched() == set())
+    (running.root / "b").write_text("x")
+    running.command_line.enable_watch("w")
+    running.settle()
+    running.command_line.update_watch("w", ignore_patterns=("c",))
+    running.wait(lambda: running.daemon.watched() == {"w"})
+    running.command_line.remove_watch("w")
+    running.wait(lambda: running.daemon.watched() == set())
+
+
+def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
+    running.add()
+    (running.root / "kept").write_text("x")
+    (running.root / "gone").write_text("x")
+    running.settle()
+    running.stop()
+    written = running.store.replacements
+    (running.root / "gone").unlink()
+    (running.root / "new").write_text("x")
+    running.start()
+    running.settle()
+    assert running.stored() == {"kept", "new"}
+    assert running.store.replacements == written + 1, "what did not change is not written again"

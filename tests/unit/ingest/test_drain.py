@@ -1,0 +1,186 @@
+"""From folder to queue to vectors, with the clock in the hand: who goes on, who waits, what is lost (nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.degradation import LoadObservation
+from vedette.handshake.tables import HandshakeTables
+from vedette.ingest.drain import DrainReport, TaskDrain
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.feed import FolderFeed
+from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.tasks import FileOperation, TaskStatus
+from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
+from vedette.testing import ManualClock
+from vedette.testing.file_queue import MemoryFileQueue
+from vedette.testing.vectors import MemoryVectors
+
+STAMP = FileStamp(1, 1, 1, 1, 1)
+
+
+class Bench:
+    def __init__(self, base: Path) -> None:
+        self.root = base / "root"
+        self.root.mkdir()
+        self.clock, self.store = ManualClock(), MemoryVectors()
+        self.tables = HandshakeTables(base / "handshake.db", clock=self.clock, chance=Random(1))
+        self.tables.add_watch(WatchFolderConfig(watch_id="w", path=str(self.root), collection="docs"))
+        self.queue = MemoryFileQueue(self.clock)
+        self.feed = FolderFeed("w", self.tables, self.queue, self.clock)
+        ingestion = Ingestion(HashingEmbedder(16), self.store, self.clock)
+        self.drain = TaskDrain(
+            self.tables, self.queue, ingestion, self.clock, worker_id="me", batch=10, chance=Random(1)
+        )
+
+    def create(self, *names: str, data: bytes = b"words") -> list[FileChange]:
+        for name in names:
+            (self.root / name).write_bytes(data)
+        return [FileChange(kind=ChangeKind.CREATED, path=name, stamp=STAMP) for name in names]
+
+    def stored(self) -> set[str]:
+        return {Path(path).name for path in self.store.paths("docs")}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.tables.close()
+
+
+def test_changes_become_tasks_and_tasks_become_chunks(bench: Bench) -> None:
+    changes = bench.create("a", "b")
+    assert bench.feed.take(changes) == changes
+    assert bench.tables.system.capacity().held == {"w": 2}
+    assert bench.drain.step() == DrainReport(done=2)
+    assert bench.stored() == {"a", "b"}
+    assert (bench.queue.depth(), bench.tables.system.capacity().held) == (0, {})
+    assert bench.tables.watch("w").health.consecutive_successes == 2
+    assert bench.drain.step() == DrainReport()
+
+
+def test_a_move_is_two_tasks_the_delete_first(bench: Bench) -> None:
+    bench.feed.take(bench.create("a"))
+    bench.drain.step()
+    (bench.root / "a").rename(bench.root / "b")
+    bench.feed.take([FileChange(kind=ChangeKind.MOVED, path="b", stamp=STAMP, old_path="a")])
+    operations = [row.task.operation for row in bench.queue.rows()]
+    assert operations == [FileOperation.DELETE, FileOperation.INGEST]
+    bench.drain.step()
+    assert bench.stored() == {"b"}
+
+
+def test_more_than_the_share_is_kept_by_the_watcher(bench: Bench) -> None:
+    changes = [FileChange(kind=ChangeKind.CREATED, path=str(n), stamp=STAMP) for n in range(2_500)]
+    taken = bench.feed.take(changes)
+    assert len(taken) == 2_000 == bench.queue.depth()
+    assert bench.feed.take(changes[2_000:]) == []
+    bench.drain.step()
+    assert len(bench.tables.system.capacity().held) == 1
+
+
+@pytest.mark.parametrize("how", ["pause", "disable", "load", "no auto", "backoff"])
+def test_who_may_not_go_on_loses_nothing(bench: Bench, how: str) -> None:
+    waiting = bench.create("early")
+    bench.feed.take(waiting)
+    match how:
+        case "pause":
+            bench.tables.pause_watch("w")
+        case "disable":
+            bench.tables.disable_watch("w")
+        case "load":
+            bench.tables.system.check_load(LoadObservation(queue_depth=10_000), [("w", 5)])
+        case "no auto":
+            bench.tables.update_watch("w", auto_ingest=False)
+        case "backoff":
+            for number in range(3):
+                bench.feed.take(bench.create(f"{number}.pdf", data=b"%PDF-1.4 broken"))
+            while bench.queue.rows(status=TaskStatus.PENDING):
+                bench.drain.step()
+    assert bench.feed.take(bench.create("late")) == ()
+    if how in {"pause", "disable", "load"}:
+        assert bench.drain.step() == DrainReport(deferred=1)
+        (row,) = bench.queue.rows()
+        assert (row.status, row.attempts) == (TaskStatus.DELAYED, 0)
+        assert bench.tables.watch("w").health.total_errors == 0
+
+
+def test_a_delete_is_taken_whatever_the_health(bench: Bench) -> None:
+    bench.feed.take(bench.create("a"))
+    bench.drain.step()
+    bench.feed.take([FileChange(kind=ChangeKind.DELETED, path="a", stamp=None)])
+    bench.tables.pause_watch("w")
+    assert bench.drain.step() == DrainReport(done=1)
+    assert bench.stored() == set()
+
+
+def test_a_sink_that_is_down_pauses_the_queue_and_punishes_nobody(bench: Bench) -> None:
+    changes = bench.create(*(f"f{number}" for number in range(60)))
+    bench.feed.take(changes)
+    bench.store.down = "no route"
+    steps = 0
+    while not bench.drain.step().sink_open:
+        steps += 1
+        bench.clock.advance(0.001)
+    assert steps == 5
+    assert bench.tables.watch("w").health.total_errors == 0
+    assert {row.attempts for row in bench.queue.rows()} == {0}
+    bench.clock.advance(29)
+    assert bench.drain.step().sink_open
+    bench.clock.advance(1)
+    assert bench.drain.step() == DrainReport(failed=1), "one probe"
+    assert bench.drain.step().sink_open
+    bench.store.down = None
+    for _ in range(60):
+        bench.clock.advance(30)
+        bench.drain.step()
+    assert len(bench.stored()) == 60
+    assert bench.queue.depth() == 0
+
+
+def test_a_broken_file_is_a_dead_letter_and_its_watch_is_charged(bench: Bench) -> None:
+    bench.feed.take(bench.create("bad.pdf", data=b"%PDF-1.4 broken"))
+    bench.feed.take(bench.create("good"))
+    assert bench.drain.step() == DrainReport(done=1, failed=1)
+    (row,) = bench.queue.rows()
+    assert row.status is TaskStatus.DEAD
+    assert bench.tables.watch("w").health.total_errors == 1
+    assert bench.tables.system.capacity().held == {}
+
+
+def test_an_open_circuit_is_tried_one_file_at_a_time(bench: Bench) -> None:
+    for number in range(20):
+        bench.feed.take(bench.create(f"{number}.pdf", data=b"%PDF-1.4 broken"))
+        while bench.queue.depth():
+            bench.drain.step()
+            bench.clock.advance(400)
+    assert bench.tables.watch("w").health.circuit.state == "open"
+    assert bench.feed.take(bench.create("x")) == ()
+    bench.clock.advance(3_600)
+    good = bench.create("x", "y", "z")
+    for number in range(3):
+        assert bench.feed.take(good[number:]) == [good[number]], "one trial at a time"
+        assert bench.drain.step() == DrainReport(done=1)
+    health = bench.tables.watch("w").health
+    assert (health.circuit.state, health.enabled, health.health_status) == ("closed", True, "degraded")
+
+
+def test_a_worker_that_dies_leaves_its_tasks_to_the_next(bench: Bench) -> None:
+    bench.feed.take(bench.create("a", "b"))
+    bench.queue.claim(10, "the dead one")
+    assert bench.drain.step() == DrainReport()
+    bench.clock.advance(60)
+    assert bench.drain.step() == DrainReport(done=2)
+    assert bench.stored() == {"a", "b"}
+
+
+def test_a_watch_that_is_removed_meanwhile_does_no_harm(bench: Bench) -> None:
+    bench.feed.take(bench.create("a"))
+    bench.tables.remove_watch("w")
+    assert bench.drain.step() == DrainReport(done=1)

@@ -1,0 +1,234 @@
+"""Each stage by itself, on a few rows, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.pipeline.batches import batch_of, nowhere, row
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.deduplicate import deduplicate
+from vedette.pipeline.deliver import close_links, deliver
+from vedette.pipeline.match import match
+from vedette.pipeline.members import forget_gateways
+from vedette.pipeline.normalize import normalize
+from vedette.pipeline.route import route
+from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME
+from vedette.pipeline.sequence import sequence
+from vedette.pipeline.topology import STAGES, fuse
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import Source
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.testing.ingest import IngestReceiver
+
+NOWHERE = nowhere()
+
+
+def normalized(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return normalize(batch, NOWHERE)
+
+
+# --- normalize, deduplicate, sequence -----------------------------------------------------------------------------
+
+
+def test_normalize_says_what_cannot_be_used():
+    batch = normalized(
+        batch_of(row(1), row(2, op="odd"), row(3, after=None), row(4, after=b"x" * (2**24 + 1)))
+    )
+    assert batch.schema == CHANGES
+    assert batch["problem"].to_pylist() == [
+        None,
+        "an unknown kind of change",
+        "neither an image before nor one after",
+        "a document larger than 16 MB",
+    ]
+
+
+def test_deduplicate_keeps_the_first():
+    batch = normalized(batch_of(row(1), row(2, event_id="e1"), row(3), row(4, event_id="e1", source="other")))
+    assert deduplicate(batch, NOWHERE)["offset"].to_pylist() == [1, 3, 4]
+
+
+def test_a_change_that_is_read_again_for_others_is_no_repeat():
+    again, first = batch_of(row(1), newer_than=3), batch_of(row(1))
+    batch = normalized(pa.concat_batches([again, first]))
+    assert deduplicate(batch, NOWHERE).num_rows == 2
+
+
+@given(st.permutations([(p, s) for p in (1, 2) for s in (1, 2, 3)]))
+def test_sequence_puts_each_partition_into_order(order: list[tuple[int, int]]):
+    rows = [row(10 * p + s, partition=p, seq=s) for p, s in order]
+    found = sequence(normalized(batch_of(*rows)), NOWHERE)
+    places = list(zip(found["partition"].to_pylist(), found["seq"].to_pylist(), strict=True))
+    assert places == sorted(places)
+    assert found["problem"].null_count == len(rows)
+
+
+def test_sequence_refuses_two_changes_of_one_number():
+    found = sequence(normalized(batch_of(row(1, seq=5), row(2, seq=5), row(3, seq=6))), NOWHERE)
+    assert found["problem"].to_pylist() == [None, "two changes of a partition have one number", None]
+
+
+# --- match, route, deliver ----------------------------------------------------------------------------------------
+
+
+class Place:
+    def __init__(self, home: Path) -> None:
+        self.registry = SubscriptionRegistry(home)
+        self.compactor = Compactor(self.registry, home / "index")
+        self.journal: CollectionJournal = open_journal(home)
+        self.journal.add_source(Source(name="shop", kind="mongodb", address=""))
+        self.receivers = {
+            name: IngestReceiver(home / name, secret="s") for name in ("g1", "g2", "g3", "g4", "g5")
+        }
+        for name, receiver in self.receivers.items():
+            self.registry.join(name, receiver.address, 60)
+        self.numbers = {gateway.name: gateway.number for gateway in self.registry.gateways()}
+        self.context = PipelineContext(
+            journal=self.journal.address, registry=self.registry.address, index=home / "index", secret="s"
+        )
+        self.version = 0
+
+    def subscribe(self, gateway: str, source: str, kind: Any = "cel", tenant: str = "t") -> int:
+        request = SubscriptionRequest(
+            id=f"{gateway} {source} {tenant}",
+            tenant=tenant,
+            collection="shop::orders",
+            boundary=0,
+            form=Form(kind=kind, source=source),
+        )
+        (number,) = self.registry.register(gateway, [request], 60)
+        self.version = self.compactor.publish().version
+        return number
+
+    def matched(self, *rows: Any, newer_than: int = -1) -> pa.RecordBatch:
+        batch = normalized(batch_of(*rows, version=self.version, newer_than=newer_than))
+        return match(batch, self.context)
+
+    def close(self) -> None:
+        forget_gateways(self.context.registry)
+        close_links()
+        for receiver in self.receivers.values():
+            receiver.close()
+        self.registry.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    place.close()
+
+
+def test_match_groups_by_change_and_gateway(place: Place):
+    one, two = place.subscribe("g1", "doc.n > 0"), place.subscribe("g1", "doc.n == 2")
+    other = place.subscribe("g2", "doc.n == 2")
+    place.subscribe("g1", "doc.n > 0", tenant="somebody else")
+    found = place.matched(row(1), row(2), row(3, op="update", before={"n": 2}, after={"n": 0}))
+    assert found.schema == DELIVERIES
+    names = ("offset", "gateway", "enter", "update", "leave")
+    g1, g2 = place.numbers["g1"], place.numbers["g2"]
+    assert list(zip(*(found[name].to_pylist() for name in names), strict=True)) == [
+        (1, g1, [one], [], []),
+        (2, g1, [one, two], [], []),
+        (2, g2, [other], [], []),
+        (3, g1, [], [], [one, two]),
+        (3, g2, [], [], [other]),
+    ]
+
+
+def test_match_reads_again_only_for_what_came_later(place: Place):
+    place.subscribe("g1", "true")
+    before = place.version
+    late = place.subscribe("g1", "doc.n == 1")
+    found = place.matched(row(1), row(2), newer_than=before)
+    assert (found["offset"].to_pylist(), found["enter"].to_pylist()) == ([1], [[late]])
+
+
+def test_match_lets_a_watch_see_only_what_it_returns(place: Place):
+    place.subscribe("g1", "WATCH o: shop::orders WHERE o.n > 0 RETURN o.n", "watch")
+    whole = place.subscribe("g1", "WATCH o: shop::orders WHERE o.n > 0 RETURN o", "watch")
+    found = place.matched(row(1, op="update", before={"n": 1, "m": 1}, after={"n": 1, "m": 2}))
+    assert found["update"].to_pylist() == [[whole]]
+
+
+def test_match_sends_on_what_it_cannot_read(place: Place):
+    place.subscribe("g1", "true")
+    found = place.matched(row(1, after=b"[1]"), row(2), row(3, after=b"\xff"))
+    assert found["problem"].null_count == 1
+    assert found["gateway"].to_pylist() == [-1, place.numbers["g1"], -1]
+
+
+def test_route_finds_gateways_and_broadcasts_while_the_index_is_unsure(place: Place):
+    place.subscribe("g1", "true")
+    found = place.matched(row(1))
+    directed = route(found, place.context)
+    assert directed["address"].to_pylist() == [place.receivers["g1"].address]
+    unsure = PipelineContext(
+        journal=place.context.journal,
+        registry=place.context.registry,
+        index=place.context.index,
+        secret="s",
+        broadcast_fan_out=3,
+    )
+    wide = route(found, unsure)
+    copies = [row for row in wide.to_pylist() if row["unfiltered"]]
+    assert 2 <= len(copies) <= 3
+    assert all(not copy["enter"] for copy in copies)
+    targets = [row["gateway"] for row in wide.to_pylist()]
+    assert len(set(targets)) == len(targets), "nobody gets it twice"
+
+
+def test_deliver_to_all_and_quarantine_the_rest(place: Place):
+    for name in ("g1", "g2"):
+        place.subscribe(name, "doc.n > 0")
+    batch = route(place.matched(row(1), row(2), row(3, after=b"[1]")), place.context)
+    done = deliver(batch, place.context)
+    assert done.schema == OUTCOME
+    assert done.to_pylist() == [
+        {"changes": 3, "deliveries": 4, "matches": 4, "undeliverable": 0, "quarantined": 1}
+    ]
+    for name in ("g1", "g2"):
+        assert [change.key for change in place.receivers[name].changes] == ["k1", "k2"]
+    (poison,) = place.journal.quarantined("shop")
+    assert (poison.event_id, poison.excerpt) == ("e3", "[1]")
+
+
+def test_deliver_does_not_wait_for_a_gateway_whose_lease_is_over(place: Place):
+    place.subscribe("g1", "true")
+    place.subscribe("g2", "true")
+    batch = route(place.matched(row(1)), place.context)
+    place.registry.join("g1", "/nowhere/at/all", 0.3)
+    forget_gateways(place.context.registry)
+    (done,) = deliver(batch, place.context).to_pylist()
+    assert (done["deliveries"], done["undeliverable"]) == (1, 1)
+    assert len(place.receivers["g2"].changes) == 1
+
+
+def test_deliver_goes_to_where_a_gateway_moved(place: Place):
+    place.subscribe("g1", "true")
+    batch = route(place.matched(row(1)), place.context)
+    place.registry.join("g1", place.receivers["g5"].address, 60)
+    forget_gateways(place.context.registry)
+    deliver(batch, place.context)
+    assert len(place.receivers["g5"].changes) == 1
+
+
+def test_the_stages_fused_are_the_stages(place: Place):
+    number = place.subscribe("g1", "doc.n == 2")
+    fused = fuse(STAGES)
+    (done,) = fused(batch_of(row(1), row(2), row(2), version=place.version), place.context).to_pylist()
+    assert (done["deliveries"], done["matches"]) == (1, 1)
+    assert [change.enter for change in place.receivers["g1"].changes] == [[number]]
+    assert [stage.__name__ for stage in STAGES] == [
+        "normalize", "deduplicate", "sequence", "match", "route", "deliver",
+    ]  # fmt: skip

@@ -1,0 +1,199 @@
+"""MongoDB collections, on a server that speaks the protocol, and on recorded answers for what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import bson
+import pymongo
+import pytest
+
+from tests.mongodb.server import mongodb_uri
+from vedette.clock import SystemClock
+from vedette.errors import SourceError
+from vedette.sources.images import decode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.mongodb.reader import MongodbReader
+from vedette.sources.mongodb.reading import key_of, plain, read_event
+from vedette.sources.records import Source
+
+__all__ = ["mongodb_uri"]
+_NUMBERS = count()
+
+
+class Shop:
+    def __init__(self, uri: str, home: Path) -> None:
+        self.name = f"shop{next(_NUMBERS)}"
+        self.client: pymongo.MongoClient[Any] = pymongo.MongoClient(uri)
+        self.db = self.client[self.name]
+        self.db["orders"].insert_one({"_id": 1, "status": "open"})
+        self.journal = open_journal(home)
+        self.source = Source(name="shop", kind="mongodb", address=uri, options={"database": self.name})
+        self.journal.add_source(self.source)
+        self.readers: list[MongodbReader] = []
+
+    def reader(self) -> MongodbReader:
+        reader = MongodbReader(self.source, self.journal, SystemClock())
+        self.readers.append(reader)
+        return reader
+
+    def changes(self, after: int = 0) -> list[tuple[str, str, Any, Any]]:
+        rows = self.journal.read(after, self.journal.last_offset())
+        return [
+            (r.op, r.key, r.before and decode_image(r.before), r.after and decode_image(r.after))
+            for r in rows
+        ]
+
+    def state(self) -> dict[str, Any]:
+        page = self.journal.snapshot("default", "shop::orders")
+        return {key: decode_image(image) for key, image in page.documents}
+
+    def close(self) -> None:
+        for reader in self.readers:
+            reader.close()
+        self.client.drop_database(self.name)
+        self.client.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def shop(mongodb_uri: str, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(mongodb_uri, tmp_path)
+    yield shop
+    shop.close()
+
+
+def drained(reader: MongodbReader) -> None:
+    for _ in range(3):
+        reader.poll(0.05)
+
+
+def test_a_scan_and_then_the_stream(shop: Shop):
+    reader = shop.reader()
+    reader.begin(scan=True)
+    assert shop.state() == {"1": {"id": 1, "status": "open"}}
+    orders = shop.db["orders"]
+    orders.insert_one({"_id": "two", "lines": [{"sku": "a"}], "at": datetime(2024, 1, 1, tzinfo=UTC)})
+    orders.update_one({"_id": 1}, {"$set": {"status": "paid"}})
+    orders.delete_one({"_id": "two"})
+    drained(reader)
+    assert shop.state() == {"1": {"id": 1, "status": "paid"}}
+    ops = [(op, key) for op, key, *_ in shop.changes()]
+    assert [op for op in ops if op[1] == "1"][-1] == ("update", "1")
+    assert [op for op in ops if op[1] == "two"] in ([("create", "two"), ("delete", "two")], [])
+
+
+def test_another_reader_goes_on_where_the_first_was(shop: Shop):
+    reader = shop.reader()
+    reader.begin(scan=True)
+    shop.db["orders"].insert_one({"_id": 2})
+    drained(reader)
+    last = shop.journal.last_offset()
+    reader.close()
+    shop.db["orders"].insert_one({"_id": 3})
+    shop.db["orders"].delete_one({"_id": 1})
+    again = shop.reader()
+    drained(again)
+    assert [change[:2] for change in shop.changes(last)] == [("create", "3"), ("delete", "1")]
+    assert set(shop.state()) == {"2", "3"}
+
+
+def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):
+    reader = shop.reader()
+    shop.db["orders"].insert_many([{"_id": 2, "n": 1}, {"_id": 3, "n": 1}])
+    reader.begin(scan=True)
+    last = shop.journal.last_offset()
+    shop.db["orders"].update_one({"_id": 2}, {"$set": {"n": 2}})
+    shop.db["orders"].delete_one({"_id": 3})
+    reader.begin(scan=True)
+    assert [change[:2] for change in shop.changes(last)] == [("update", "2"), ("delete", "3")]
+
+
+def test_a_server_that_is_not_there(tmp_path: Path):
+    source = Source(name="x", kind="mongodb", address="mongodb://127.0.0.1:1/x?serverSelectionTimeoutMS=50")
+    journal = open_journal(tmp_path)
+    reader = MongodbReader(source, journal, SystemClock())
+    reader._client.close()
+    reader._client = pymongo.MongoClient("mongodb://127.0.0.1:1/x", serverSelectionTimeoutMS=50)
+    reader._database = reader._client["x"]
+    with pytest.raises(SourceError) as caught:
+        reader.begin(scan=True)
+    assert caught.value.code == "E6104"
+    reader.close()
+    with pytest.raises(SourceError) as caught:
+        MongodbReader(
+            Source(name="x", kind="mongodb", address="mongodb://127.0.0.1:1"), journal, SystemClock()
+        )
+    assert caught.value.code == "E6101"
+    journal.close()
+
+
+# --- recorded answers ---------------------------------------------------------------------------------------------
+
+TOKEN = {"_data": "8265F0C3A1000000012B0229296E04"}
+OID = bson.ObjectId("65f0c3a10000000000000001")
+
+
+def test_an_update_with_its_pre_image():
+    """As MongoDB 6.0 answers with changeStreamPreAndPostImages on, inside a transaction."""
+    change = read_event(
+        {
+            "_id": TOKEN,
+            "operationType": "update",
+            "clusterTime": bson.Timestamp(1710277537, 1),
+            "wallTime": datetime(2024, 3, 12, 21, 5, 37, 250_000, tzinfo=UTC),
+            "fullDocument": {"_id": OID, "n": bson.Int64(2)},
+            "fullDocumentBeforeChange": {"_id": OID, "n": 1},
+            "ns": {"db": "shop", "coll": "orders"},
+            "documentKey": {"_id": OID},
+            "updateDescription": {"updatedFields": {"n": 2}, "removedFields": [], "truncatedArrays": []},
+            "lsid": {"id": bson.Binary(b"\x01" * 16, 4), "uid": b""},
+            "txnNumber": bson.Int64(7),
+        }
+    )
+    assert change is not None
+    assert change[:3] == (TOKEN["_data"], "update", str(OID))
+    assert change.before == {"n": 1, "id": str(OID)}
+    assert change.after == {"n": 2, "id": str(OID)}
+    assert (change.time_ms, change.transaction[-2:]) == (1710277537250, "/7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "op"),
+    [("drop", "drop"), ("rename", "drop"), ("invalidate", "invalidate"), ("createIndexes", None)],
+)
+def test_events_about_collections(kind: str, op: str | None):
+    change = read_event({"_id": TOKEN, "operationType": kind, "clusterTime": bson.Timestamp(1, 1)})
+    assert (change.op if change is not None else None) == op
+
+
+def test_a_document_that_was_gone_when_the_server_looked():
+    event = {"_id": TOKEN, "operationType": "update", "fullDocument": None, "documentKey": {"_id": 5}}
+    change = read_event(event | {"clusterTime": bson.Timestamp(1, 1)})
+    assert change is not None
+    assert (change.key, change.after, change.raw_key) == ("5", None, 5)
+
+
+def test_values_of_bson():
+    document = {
+        "_id": {"a": 1, "b": OID},
+        "decimal": bson.Decimal128("1.5"),
+        "binary": b"\x01\xff",
+        "long": bson.Int64(5),
+        "inner": {"_id": 9, "list": [OID, None, True]},
+        "stamp": bson.Timestamp(10, 1),
+    }
+    assert plain(document) == {
+        "id": {"a": 1, "b": str(OID)},
+        "decimal": 1.5,
+        "binary": "01ff",
+        "long": 5,
+        "inner": {"_id": 9, "list": [str(OID), None, True]},
+        "stamp": datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC),
+    }
+    assert key_of(document["_id"]) == f'{{"a": 1, "b": "{OID}"}}'
+    assert key_of("text") == "text"
