@@ -28,6 +28,7 @@ run: setup ## start Vedette with a demo
 
 test: setup-dev ## run the test suite
 	@scripts/ensure-postgres
+	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
 	.venv/bin/pytest $(ARGS)
 
@@ -44,11 +45,13 @@ format: setup-dev ## put the code into its form
 
 coverage: setup-dev ## the test suite, and what it did not reach
 	@scripts/ensure-postgres
+	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
 	.venv/bin/pytest --cov --cov-report=term $(ARGS)
 
 soak: setup-dev ## the long form of the tests: many kills, long oracles
 	@scripts/ensure-postgres
+	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
 	VEDETTE_SOAK=1 .venv/bin/pytest --timeout=3600 $(ARGS)
 

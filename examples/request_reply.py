@@ -32,7 +32,10 @@ REQUESTS = """
 def serve() -> None:
     """The reply and the acknowledgement are one commit: a crash in between answers nothing, and the request stays."""
     with db.session(actor=users_id) as s:
-        for request in s.consume(REQUESTS, prefetch=1, timeout=1):
+        for request in s.consume(REQUESTS, prefetch=1):
+            if request.match["r.payload"] == "stop":
+                request.ack()
+                break
             with request:
                 s.execute("BEGIN")
                 s.execute(
@@ -45,13 +48,7 @@ def serve() -> None:
                 s.execute("COMMIT")
 
 
-def ask(s: vedette.Session, question: str, correlation_id: str) -> str:
-    """Wait for the reply before the request is sent: it cannot be missed."""
-    replies = s.consume(
-        "WATCH r: Response, response_to(r, #self) WHERE r.correlation_id = $id RETURN r.payload",
-        {"id": correlation_id},
-        timeout=30,
-    )
+def send(s: vedette.Session, question: str, correlation_id: str) -> None:
     s.run(
         """
         BEGIN;
@@ -63,16 +60,26 @@ def ask(s: vedette.Session, question: str, correlation_id: str) -> str:
         id=correlation_id,
         service=users_id,
     )
+
+
+def ask(s: vedette.Session, question: str, correlation_id: str) -> str:
+    send(s, question, correlation_id)
+    replies = s.consume(
+        "WATCH r: Response, response_to(r, #self) WHERE r.correlation_id = $id RETURN r.payload",
+        {"id": correlation_id},
+        timeout=30,
+    )
     for reply in replies:
         with reply:
             return str(reply.match["r.payload"])
     raise TimeoutError(f"nobody answered: {question}")
 
 
-service = Thread(target=serve)
+service = Thread(target=serve, daemon=True)
 service.start()
 with db.session(actor=client_id) as client:
     for number, question in enumerate(("get user 123", "get user 456")):
         print(question, "->", ask(client, question, f"corr_{number}"))
+    send(client, "stop", "")
 service.join()
 db.close()

@@ -63,6 +63,10 @@ class Settings:
     )
     max_watches_per_session: int = _setting(1_000, "Most watches of one session over the network", low=1)
     max_watches_total: int = _setting(2_000_000, "Most watches of one database over the network", low=1)
+    journal_retention_seconds: float = _setting(
+        86_400.0, "How long changes of external collections are kept for the pipeline, in seconds", low=60.0
+    )
+    pipeline_master: str = _setting("local[2,4]", "The Spark master that the pipeline runs on")
     block_timeout_seconds: float = _setting(
         5.0, "How long a commit waits for a full watch with on_full: block, in seconds", low=0.0
     )

@@ -34,7 +34,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server = request.getfixturevalue("postgres_url")
     name = f"journal_{next(_NUMBERS)}"
     with psycopg.connect(server, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        db.execute(f"CREATE DATABASE {name}")
     yield server.replace("/postgres?", f"/{name}?")
 
 

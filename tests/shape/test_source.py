@@ -48,6 +48,7 @@ SOUND = [
     (rules.pyspark_stays_in_pipeline, "pipeline/match.py", "import pyspark"),
     (rules.cores_do_no_io, "engine/session.py", "import asyncio, threading\nfile = open('x')"),
     (rules.cores_do_no_io, "watch/buffers.py", "class Gate:\n    def open(self): return self.state.open"),
+    (rules.cores_do_no_io, "handshake/tables/system.py", "import sqlite3"),
     (rules.time_and_chance_are_parameters, "clock.py", "import time\nnow = time.time()"),
     (rules.time_and_chance_are_parameters, "engine/commit.py", "def due(clock): return clock.monotonic()"),
     (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,14 @@ def told(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[
     return [(c.key, tuple(c.enter), tuple(c.update), tuple(c.leave)) for c in unique]
 
 
+def complete(shop: Shop, offset: int) -> bool:
+    return any(frame.offset >= offset for frame in shop.receiver.completed)
+
+
+def more_than(shop: Shop, count: int) -> bool:
+    return len(shop.receiver.changes) > count
+
+
 def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path):
     paid = shop.subscribe("paid", "doc.status == 'paid'")
     large = shop.subscribe("large", "doc.total > 100")
@@ -24,7 +33,7 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
         shop.write(("a", {"status": "paid", "total": 10}), ("b", {"status": "open", "total": 500}))
         shop.write(("a", {"status": "open", "total": 200}), ("b", None), ("c", {"status": "x", "total": 1}))
         last = shop.write(("c", {"status": "paid", "total": 1}))
-        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert shop.receiver.wait_for(partial(complete, shop, last))
         assert told(shop) == [
             ("a", (paid,), (), ()),
             ("b", (large,), (), ()),
@@ -35,7 +44,7 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
         # One that comes later is told what happened after its snapshot, though the batch with it comes later still.
         late = shop.subscribe("late", "doc.status == 'new'", publish=False)
         last = shop.write(("d", {"status": "new", "total": 1}), ("e", {"status": "new", "total": 101}))
-        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert shop.receiver.wait_for(partial(complete, shop, last))
         assert not any(late in c.enter for c in shop.receiver.changes)
         shop.compactor.publish()
         assert shop.receiver.wait_for(lambda: sum(late in c.enter for c in shop.receiver.changes) == 2)
@@ -47,7 +56,7 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
     last = shop.write(("f", {"status": "paid", "total": 1}))
     query = start_stream(spark, shop.context, tmp_path / "checkpoint")
     try:
-        assert shop.receiver.wait_for(lambda: any(c.offset >= last for c in shop.receiver.completed))
+        assert shop.receiver.wait_for(partial(complete, shop, last))
         assert [c.key for c in shop.receiver.changes[before:]] == ["f"]
     finally:
         stop_stream(query)
@@ -58,18 +67,15 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
     query = start_stream(spark, shop.context, tmp_path / "checkpoint", start="0", max_rows=50)
     try:
         first = shop.write(("first", {"n": 0}))
-        assert shop.receiver.wait_for(lambda: any(c.offset >= first for c in shop.receiver.completed))
+        assert shop.receiver.wait_for(partial(complete, shop, first))
         for round_ in range(3):
             seen = len(shop.receiver.changes)
             last = shop.write(*((f"k{n}", {"round": round_, "n": n}) for n in range(200)))
-            assert shop.receiver.wait_for(lambda seen=seen: len(shop.receiver.changes) > seen)  # type: ignore[misc]
+            assert shop.receiver.wait_for(partial(more_than, shop, seen))
             # The worker says its process id when it connects. (The planner's process is another matter: the service
             # starts the query again, see test_service.py.)
             os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
-            assert shop.receiver.wait_for(
-                lambda last=last: any(c.offset >= last for c in shop.receiver.completed),
-                120,  # type: ignore[misc]
-            )
+            assert shop.receiver.wait_for(partial(complete, shop, last), 120)
         assert query.isActive
         unique = shop.receiver.unique
         assert len(unique) == 601

@@ -155,12 +155,11 @@ class Jobs:
 
     def _next(self) -> Event | None:
         """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
-        while True:
-            if not self._fetched and not self._fetch():
-                return None
+        while (self._fetched or self._fetch()) and self.handle.status != "cancelled":
             event = self._fetched.popleft()
             if self._is_work(event):
                 return event
+        return None
 
     def _fetch(self) -> bool:
         while (event := self.handle.next(self._timeout)) is not None:

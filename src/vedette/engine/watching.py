@@ -212,9 +212,8 @@ class Watching:
         if shapes:
             graph = self.database.state.graph
             told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-            moment = self.database.clock.now()
-            told.evaluated_ms = timestamp_to_ms(moment)
-            scene = self.scene(graph, commit.changes, commit.tick, lambda: moment)
+            now = self._one_moment(told) if self.hub.looks_at_time else None
+            scene = self.scene(graph, commit.changes, commit.tick, now)
             checked = self.self_check.choose(shapes)
             told.sample = checked.number if checked is not None else 0
             self.hub.tell(shapes, commit.changes, scene, told)
@@ -227,6 +226,12 @@ class Watching:
             self._show(self.draft.landed(commit.changes))
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
+
+    def _one_moment(self, told: Told) -> Moment:
+        """now() for a whole commit: whatever looks at the time was evaluated then."""
+        moment = self.database.clock.now()
+        told.evaluated_ms = timestamp_to_ms(moment)
+        return lambda: moment
 
     def ticked(self, commit: Commit) -> None:
         """Logical time moved on without a change: watches that look at the time, and events held for a tick."""

@@ -78,6 +78,13 @@ def origin_allowed(origin: str | None, host: str, allowed: tuple[str, ...], *, g
     return name == own and (guarded or is_loopback(name))
 
 
+def _innermost(generator: Any) -> str:
+    """The name of the generator that is being waited in."""
+    while (inner := getattr(generator, "gi_yieldfrom", None)) is not None:
+        generator = inner
+    return str(getattr(generator, "__name__", ""))
+
+
 class GatewayServer:
     """Listens, and keeps the time of all its connections."""
 
@@ -305,8 +312,7 @@ class WebSocketShell(asyncio.Protocol):
         protocol = self._protocol
         if protocol is None or protocol.state is not WebSocketState.OPEN or self._fragments is not None:
             return
-        waits_for = getattr(protocol.parser.gi_yieldfrom, "__name__", "")
-        if waits_for == _FIRST_STEP and not protocol.reader.buffer:
+        if not protocol.reader.buffer and _innermost(protocol.parser) == _FIRST_STEP:
             self._protocol = None
 
     @property
@@ -359,6 +365,7 @@ class WebSocketShell(asyncio.Protocol):
             return
         response = protocol.accept(request)
         protocol.send_response(response)
+        self._flush()  # before anything that is said on the connection
         if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             self._connection = self._server.board.connect(self)
 

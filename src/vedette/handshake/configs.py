@@ -91,7 +91,7 @@ class WatchFolderConfig:
     recursive_depth: int = 10
     """Folders below `path` that are entered; -1 is any number, 0 is `path` alone."""
     debounce_seconds: float = 2.0
-    """A path is looked at when nothing was heard of it for so long."""
+    """The first word of a path is followed up at once; more within so long waits until it is quiet for so long."""
     enabled: bool = True
     watch_type: WatchType = WatchType.PROJECT
     library_name: str | None = None

@@ -122,6 +122,11 @@ class TaskDrain:
                 recorded = self._tables.record_outcomes(watch_id, succeeded=fine, failed=failed)
             except FolderError:
                 continue  # removed meanwhile
+            if recorded.opened:
+                log.warning(
+                    "The circuit of a watch opened: it is disabled, and tried again after the cooldown",
+                    extra={"action": "watch.disabled", "watch_id": watch_id},
+                )
             for exclusion in recorded.excluded:
                 log.warning(
                     "A file failed again and again and is left alone from now on: %s",

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from vedette.errors import StoreError
 from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
@@ -105,8 +106,9 @@ class JournalStream(DataSourceStreamReader):
     # --- on the driver: one object as long as the query lives -------------------------------------------------
 
     def initialOffset(self) -> dict[str, int]:
+        """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
         offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
-        return offset_of(offset, latest_version(self._index))
+        return offset_of(offset, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
@@ -146,7 +148,13 @@ class JournalStream(DataSourceStreamReader):
     ) -> Iterator[pa.RecordBatch]:
         while after < upto:
             share = (partition.share, partition.shares)
-            rows = self._journal.read(after, upto, share=share, limit=READ_ROWS)
+            try:
+                rows = self._journal.read(after, upto, share=share, limit=READ_ROWS)
+            except StoreError as error:
+                if error.code != "E6006" or newer_than < 0:
+                    raise
+                after = error.fields["first"] - 1  # older than the journal: what is left of it
+                continue
             if rows:
                 yield journal_batch(rows, partition.version, newer_than)
             after = rows[-1].offset if len(rows) == READ_ROWS else upto

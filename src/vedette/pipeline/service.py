@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
@@ -110,7 +111,16 @@ class PipelineService:
             extra = {"action": "pipeline.restart", "restarts": self.restarts}
             log.error("The query ended and is started again: %s", problem, extra=extra)
             self._say("restarting", problem=str(problem)[:500])
+            if "E6006" in str(problem):
+                self._give_up_the_gap()
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
+
+    def _give_up_the_gap(self) -> None:
+        """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""
+        for source in self._journal.sources():
+            self._journal.mark(source.name, "live", "the pipeline was away for too long", new_epoch=True)
+        shutil.rmtree(self._home / "checkpoint", ignore_errors=True)
+        log.error("The journal no longer reaches our checkpoint", extra={"action": "pipeline.gap"})
 
     def _tend(self, stop: Flag) -> None:
         """The compactor often, everything else now and then."""

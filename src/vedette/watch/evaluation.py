@@ -7,7 +7,7 @@ up by key, and only the watches found there are asked whether their own conditio
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from vedette.element import View
 from vedette.errors import VedetteError
@@ -31,12 +31,9 @@ class _Earlier(Context):
     """The context before a change. Its view is put together when something is looked up there: mostly nothing is."""
 
     def __init__(self, view: Callable[[], View], *, now: Moment, tick: int) -> None:
+        super().__init__(view=cast(View, None), now=now, tick=tick)
         self._make_view = view
-        self.constants = ()
-        self.now = self.wall_time = now
-        self.tick = tick
-        self.actor = self.session = None
-        self.bindings = {}
+        del self.view  # so that the first look asks __getattr__
 
     def __getattr__(self, name: str) -> Any:
         if name != "view":

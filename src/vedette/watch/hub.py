@@ -94,6 +94,10 @@ class WatchHub:
         return self.watches.next_number()
 
     @property
+    def looks_at_time(self) -> bool:
+        return bool(self._always)
+
+    @property
     def busy(self) -> bool:
         """Whether there is any watch to tell."""
         return bool(self._shapes)

@@ -297,6 +297,23 @@ def test_leaving_the_loop_gives_back_what_was_not_begun(bench: Bench) -> None:
     assert [(job.match["j.n"], job.attempt) for job in bench.s.consume(WORK, timeout=0)] == [(2, 1), (3, 1)]
 
 
+@pytest.mark.parametrize("end", ["CANCEL", "close"])
+def test_the_loop_ends_with_its_watch(bench: Bench, end: str) -> None:
+    bench.spawn(1, 2, 3)
+    session = bench.db.session()
+    seen = []
+    jobs = session.consume(WORK, prefetch=3)
+    for job in jobs:
+        with job:
+            seen.append(job.match["j.n"])
+        if end == "CANCEL":
+            bench.s.execute("CANCEL WATCH #$w", w=jobs.handle.id)
+        else:
+            session.close()
+    assert seen == [1]
+    assert bench.left() == [2, 3]
+
+
 def test_a_reliable_consumer_is_left_standing(bench: Bench) -> None:
     bench.spawn(1, 2)
     for job in bench.s.consume(f"work = {consuming('delivery: reliable')}", timeout=0):

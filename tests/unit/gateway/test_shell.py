@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -77,7 +78,7 @@ async def feed(stream: bytes, places: list[int], count: int) -> None:
     board = Switchboard(limits=GatewayLimits(), authority=OpenDoor(), clock=clock, ask=lambda _: True)
     shell, transport = WebSocketShell(GatewayServer(board, clock=clock)), Recorder()
     shell.connection_made(transport)
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         shell.data_received(stream[start:end])
     answers = transport.written.split(b"\r\n\r\n", 1)[1]
     assert [answers.count(b'"id":"%d"' % n) for n in range(count)] == [1] * count

@@ -90,6 +90,27 @@ def test_saving_a_configuration_touches_nothing_else(tables: HandshakeTables, cl
     assert len(tables.exclusions("docs")) == 1
 
 
+def test_a_source_has_health_and_is_a_watch_too(tables: HandshakeTables, clock: ManualClock) -> None:
+    shop = WatchFolderConfig(
+        watch_id="shop",
+        path="mongodb://db/shop",
+        collection="shop",
+        watch_type=WatchType.SOURCE,
+        enabled=False,
+    )
+    assert not tables.ensure_watch(shop).health.enabled
+    tables.enable_watch("shop")
+    for _ in range(3):
+        tables.record_error("shop", failure(clock, "orders", FailureKind.NETWORK))
+    again = tables.ensure_watch(replace(shop, watch_priority=9))
+    assert (again.config.watch_priority, again.health.health_status) == (9, "backoff")
+    assert again.health.enabled
+    assert again.health.backoff_until is not None
+    assert again.health.backoff_until - clock.now() > timedelta(seconds=14), (
+        "network errors double the backoff"
+    )
+
+
 def test_removing_a_watch_removes_what_belongs_to_it(tables: HandshakeTables, clock: ManualClock) -> None:
     for _ in range(5):
         tables.record_error("docs", failure(clock))

@@ -154,13 +154,14 @@ def test_a_broken_file_is_a_dead_letter_and_its_watch_is_charged(bench: Bench) -
     assert bench.tables.system.capacity().held == {}
 
 
-def test_an_open_circuit_is_tried_one_file_at_a_time(bench: Bench) -> None:
+def test_an_open_circuit_is_tried_one_file_at_a_time(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(20):
         bench.feed.take(bench.create(f"{number}.pdf", data=b"%PDF-1.4 broken"))
         while bench.queue.depth():
             bench.drain.step()
             bench.clock.advance(400)
     assert bench.tables.watch("w").health.circuit.state == "open"
+    assert caplog.text.count("The circuit of a watch opened") == 1
     assert bench.feed.take(bench.create("x")) == ()
     bench.clock.advance(3_600)
     good = bench.create("x", "y", "z")

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.sources.files.pending import PendingPaths
 
 
-def test_a_path_is_due_when_it_is_quiet() -> None:
+def test_the_first_word_of_a_path_is_followed_up_soon() -> None:
     pending = PendingPaths(2.0)
     pending.note("a", 0.0)
-    pending.note("b", 1.0)
-    pending.note("a", 1.5)
-    assert pending.due(2.9) == []
-    assert pending.due(3.0) == ["b"]
-    assert pending.due(3.5) == ["a"]
+    pending.note("a", 0.06)
+    assert pending.due(0.15) == []
+    assert pending.due(0.16) == ["a"]
+    pending.note("a", 0.2)
+    pending.note("b", 0.2)
+    assert pending.due(0.31) == ["b"]
+
+
+def test_a_path_that_was_just_looked_at_waits_until_it_is_quiet() -> None:
+    pending = PendingPaths(2.0)
+    pending.note("a", 0.0)
+    assert pending.due(0.5) == ["a"]
+    for moment in (0.6, 1.0, 2.0):
+        pending.note("a", moment)
+    assert pending.due(3.9) == []
+    assert pending.due(4.0) == ["a"]
     assert pending.due(99.0) == []
+    pending.note("a", 100.0)
+    assert pending.due(100.2) == ["a"], "it was quiet for long: this is a first word again"
 
 
-def test_a_path_that_is_never_quiet_is_looked_at_all_the_same() -> None:
+def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
     pending = PendingPaths(2.0)
     due = []
-    for tick in range(100):
-        pending.note("log", tick * 0.5)
-        due += [tick * 0.5] * len(pending.due(tick * 0.5))
-    assert due == [20.0, 40.5], "after ten debounces"
+    for tick in range(1_300):
+        now = tick * 0.05
+        pending.note("log", now)
+        due += [now] * len(pending.due(now))
+    gaps = [later - earlier for earlier, later in pairwise(due)]
+    assert due[0] == 2.0, "its first words come so fast that it is not quiet even for a moment"
+    assert gaps
+    assert all(19.9 <= gap <= 20.1 for gap in gaps), "after ten debounces"
 
 
-def test_load_stretches_the_wait() -> None:
+def test_load_stretches_the_waits() -> None:
     pending = PendingPaths(2.0)
     pending.note("a", 0.0)
-    assert pending.due(7.9, stretch=4.0) == []
-    assert pending.due(8.0, stretch=4.0) == ["a"]
+    assert pending.due(0.39, stretch=4.0) == []
+    assert pending.due(0.4, stretch=4.0) == ["a"]
+    pending.note("a", 0.5)
+    assert pending.due(8.4, stretch=4.0) == []
+    assert pending.due(8.5, stretch=4.0) == ["a"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 30).map(str), st.floats(0, 3)), max_size=80), st.integers(1, 20))

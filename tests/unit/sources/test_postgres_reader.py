@@ -40,7 +40,7 @@ class Shop:
     def __init__(self, server: str, home: Path, **options: str) -> None:
         self.name = f"shop_{next(_NUMBERS)}"
         with psycopg.connect(server, autocommit=True) as db:
-            db.execute(f"CREATE DATABASE {self.name}")  # type: ignore[arg-type]
+            db.execute(f"CREATE DATABASE {self.name}")
         self.address = server.replace("/postgres?", f"/{self.name}?")
         # What is not flushed is not decoded, and the server of the tests takes its time with it.
         self.db = psycopg.connect(self.address, autocommit=True, options=FLUSHED)

@@ -38,7 +38,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     server: str = request.getfixturevalue("postgres_url")
     name = f"registry_{next(_NUMBERS)}"
     with psycopg.connect(server, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        db.execute(f"CREATE DATABASE {name}")
     return server.replace("/postgres?", f"/{name}?")
 
 
@@ -51,7 +51,12 @@ def registry(address: str, clock: ManualClock) -> Iterator[SubscriptionRegistry]
 
 
 def wish(id: str, source: str = "doc.a == 1", **more: Any) -> SubscriptionRequest:
-    values = {"tenant": "t", "collection": "c", "boundary": 0, "form": Form(kind="cel", source=source)}
+    values: dict[str, Any] = {
+        "tenant": "t",
+        "collection": "c",
+        "boundary": 0,
+        "form": Form(kind="cel", source=source),
+    }
     return SubscriptionRequest(id=id, **(values | more))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from threading import Event as Flag
 from threading import Thread
 from typing import Annotated
@@ -17,8 +18,9 @@ __all__ = ["pipeline"]
 def pipeline(
     data: DataOption = DEFAULT_DATA,
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="The Spark master; the default is this machine.")
-    ] = "local[2,4]",
+        str | None,
+        typer.Option("--master", metavar="URL", help="The Spark master; default: the setting pipeline_master."),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -36,6 +38,7 @@ def pipeline(
     from vedette.cli.stopping import StopSignal
     from vedette.gateway.secret import directory_secret
     from vedette.pipeline.service import PipelineService
+    from vedette.settings import load_settings
 
     directory = directory_of(data)
     if directory is None:
@@ -44,8 +47,13 @@ def pipeline(
     stop = Flag()
     failures: list[BaseException] = []
     with StopSignal() as signal:
+        settings = load_settings(directory, os.environ, pipeline_master=master)
         service = PipelineService(
-            directory, secret=directory_secret(directory).hex(), store=store, master=master
+            directory,
+            secret=directory_secret(directory).hex(),
+            store=store,
+            master=settings.pipeline_master,
+            retention_seconds=settings.journal_retention_seconds,
         )
 
         def run() -> None:

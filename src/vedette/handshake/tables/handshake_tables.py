@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from vedette.clock import Clock, SystemClock, system_random
 from vedette.errors import FolderError
+from vedette.handshake.circuit import CircuitState
 from vedette.handshake.configs import HealthConfig, PatternConfig, WatchFolderConfig, refuse_unless
 from vedette.handshake.exclusions import Exclusion, exclusion_for
 from vedette.handshake.failures import Charge, Failure, FailureKind
@@ -52,6 +53,8 @@ class OutcomesRecorded:
     health: WatchHealth
     excluded: tuple[Exclusion, ...]
     """Files that failed so often in a row that they are left alone from now on."""
+    opened: bool
+    """Whether its circuit opened by this."""
 
 
 class HandshakeTables:
@@ -100,10 +103,7 @@ class HandshakeTables:
         with self._file.writing(durable=True) as db:
             taken = db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone()
             refuse_unless(taken is None, "watch_id", config.watch_id, "an id that no watch has yet")
-            health = WatchHealth() if config.enabled else disabled(WatchHealth())
-            now = text_of(self._clock.now())
-            values = (config.watch_id, *config_values(config), *health_values(health), now, now)
-            db.execute(sql.ADD_WATCH, values)
+            _insert(db, config, text_of(self._clock.now()))
             return self._row(db, config.watch_id)
 
     def save_watch(self, config: WatchFolderConfig) -> WatchRow:
@@ -112,6 +112,16 @@ class HandshakeTables:
             self._row(db, config.watch_id)
             values = (*config_values(config), text_of(self._clock.now()), config.watch_id)
             db.execute(sql.SAVE_WATCH, values)
+            return self._row(db, config.watch_id)
+
+    def ensure_watch(self, config: WatchFolderConfig) -> WatchRow:
+        """Make the watch, or write its configuration if it is there: for sources that come up with every start."""
+        with self._file.writing(durable=True) as db:
+            now = text_of(self._clock.now())
+            if db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone() is None:
+                _insert(db, config, now)
+            else:
+                db.execute(sql.SAVE_WATCH, (*config_values(config), now, config.watch_id))
             return self._row(db, config.watch_id)
 
     def update_watch(self, watch_id: str, **changes: Any) -> WatchRow:
@@ -163,7 +173,7 @@ class HandshakeTables:
         """What files of a watch did, successes first. Only failures that are charged to the watch count."""
         charged = [failure for failure in failed if failure.policy.charge is Charge.WATCH]
         with self._file.writing() as db:
-            health = self._row(db, watch_id).health
+            before = health = self._row(db, watch_id).health
             now = self._clock.now()
             for path in succeeded:
                 health = after_good_file(health, now, self._health)
@@ -176,7 +186,10 @@ class HandshakeTables:
                 )
                 excluded += self._count_patterns(db, watch_id, failure)
             self._put_health(db, watch_id, health)
-            return OutcomesRecorded(health=health, excluded=tuple(excluded))
+            opened = (
+                health.circuit.state is CircuitState.OPEN and before.circuit.state is not CircuitState.OPEN
+            )
+            return OutcomesRecorded(health=health, excluded=tuple(excluded), opened=opened)
 
     def record_error(self, watch_id: str, failure: Failure) -> OutcomesRecorded:
         return self.record_outcomes(watch_id, failed=[failure])
@@ -328,6 +341,12 @@ def _rows(db: sqlite3.Connection, statement: str, *values: Any) -> list[dict[str
     cursor = db.execute(statement, values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _insert(db: sqlite3.Connection, config: WatchFolderConfig, now: str | None) -> None:
+    health = WatchHealth() if config.enabled else disabled(WatchHealth())
+    values = (config.watch_id, *config_values(config), *health_values(health), now, now)
+    db.execute(sql.ADD_WATCH, values)
 
 
 def _put_pattern(db: sqlite3.Connection, watch_id: str, pattern: ErrorPattern) -> None:

@@ -1,0 +1,3 @@
+"""What matching changes against very many subscriptions costs."""
+
+__all__: list[str] = []

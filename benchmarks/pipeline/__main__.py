@@ -1,0 +1,123 @@
+"""python -m benchmarks.pipeline [--quick]: events a second through normalize … route, on one core.
+
+Peers match by looking at every subscription; the last rows are that way, with the CEL of `common-expression-language`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.pipeline.shop import COLLECTION, Shop, orders, write_index
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.deduplicate import deduplicate
+from vedette.pipeline.match import match
+from vedette.pipeline.normalize import normalize
+from vedette.pipeline.route import route
+from vedette.pipeline.sequence import sequence
+from vedette.pipeline.topology import fuse
+from vedette.sources.images import decode_image
+from vedette.subscriptions.image_rows import DocumentChange, ImageRows
+from vedette.subscriptions.index_files import open_version
+from vedette.subscriptions.matching import match_segments
+from vedette.subscriptions.registry import SubscriptionRegistry
+
+__all__: list[str] = []
+
+MATCHING = (normalize, deduplicate, sequence, match, route)
+BATCH = 5_000
+
+
+def measure(shop: Shop, events: int, home: Path) -> dict[str, float]:
+    """One row of the table."""
+    home.mkdir()
+    size = write_index(shop, home / "index")
+    registry = SubscriptionRegistry(home)
+    context = PipelineContext(journal="", registry=registry.address, index=home / "index")
+    batches, run = orders(shop, events, batch=BATCH), fuse(MATCHING)
+    run(batches[0], context)  # maps the index, compiles the shapes
+    times, matches = [], 0
+    for batch in batches:
+        begin = time.perf_counter()
+        found = run(batch, context)
+        times.append(time.perf_counter() - begin)
+        matches += sum(
+            len(numbers) for name in ("enter", "update", "leave") for numbers in found[name].to_pylist()
+        )
+    registry.close()
+    return {
+        "events/s": events / sum(times),
+        "p99 of a batch, ms": 1000 * float(np.quantile(times, 0.99)),
+        "matches/event": matches / events,
+        "bytes/subscription": size / shop.subscriptions,
+        "Bloom, % wrong": 100 * false_positives(context, batches[0]),
+    }
+
+
+def false_positives(context: PipelineContext, batch: object) -> float:
+    segments, dead = open_version(context.index, 1).collection("t", COLLECTION)
+    rows = batch.to_pylist()  # type: ignore[attr-defined]
+    changes = [
+        DocumentChange(
+            row["offset"], row["key"], row["op"], decode_image(row["before"]), decode_image(row["after"])
+        )
+        for row in rows
+    ]
+    counts = match_segments(segments, dead, ImageRows("t", COLLECTION, changes)).counts
+    return counts.passed / max(counts.absent, 1)
+
+
+def linear_scan(shop: Shop, events: int) -> float:
+    """Events a second when every subscription is evaluated for every event, by the Rust interpreter of CEL."""
+    import cel
+
+    chance = Random(shop.seed)
+    programs = [cel.compile(shop.source(number, chance)) for number in range(shop.subscriptions)]
+    documents = [shop.order(chance) for _ in range(events)]
+    begin = time.perf_counter()
+    for document in documents:
+        context = cel.Context()
+        context.add_variable("doc", document)
+        for program in programs:
+            program.execute(context)
+    return events / (time.perf_counter() - begin)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    quick = parser.parse_args(words).quick
+    sizes, events = ((1_000, 100_000), 20_000) if quick else ((1_000, 100_000, 1_000_000), 50_000)
+    table = Table(title="normalize … route on one core")
+    table.add_column("subscriptions")
+    rows = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for size in sizes:
+            rows[size] = measure(Shop(size), events, Path(folder) / str(size))
+    for name in next(iter(rows.values())):
+        table.add_column(name, justify="right")
+    for size, row in rows.items():
+        table.add_row(
+            f"{size:,}", *(f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in row.values())
+        )
+    console = Console()
+    console.print(table)
+    growth = rows[sizes[-1]]["events/s"] / rows[sizes[0]]["events/s"]
+    console.print(f"events/s at {sizes[-1]:,} against {sizes[0]:,}: {growth:.2f}")
+    scanned = linear_scan(Shop(10_000 if quick else 100_000), 3)
+    console.print(
+        f"a linear scan of {10_000 if quick else 100_000:,} with common-expression-language: {scanned:,.2f} events/s; "
+        f"Vedette at 100,000: {rows[100_000]['events/s'] / scanned:,.0f} times as many"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A shop with very many subscribers: 20 shapes of filters, and orders that concern about five of them each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from vedette.pipeline.schema import journal_batch
+from vedette.sources.images import encode_image
+from vedette.sources.records import ChangeRow
+from vedette.subscriptions.forms import Form, take_apart
+from vedette.subscriptions.index_files import CollectionFiles, Manifest, SegmentFile
+from vedette.subscriptions.segment import Entry, write_segment
+
+__all__ = ["FIELDS", "Shop", "orders", "write_index"]
+
+FIELDS = ("status", "region", "owner", "sku", "city")
+SHAPES = 20
+MATCHES = 5.0
+"""Subscriptions that an order concerns, about."""
+COLLECTION = "shop::orders"
+
+
+@dataclass(frozen=True)
+class Shop:
+    """`values` different values in each field, so that a change finds about MATCHES subscriptions."""
+
+    subscriptions: int
+    seed: int = 7
+
+    @property
+    def values(self) -> int:
+        return max(4, int(self.subscriptions * 1.75 / MATCHES))
+
+    def source(self, number: int, chance: Random) -> str:
+        """The CEL text of a subscription."""
+        place = number % SHAPES
+        one = FIELDS[place % 5]
+        other = FIELDS[(place + 1 + place // 5) % 5]
+        value, another = (f"v{chance.randrange(self.values)}" for _ in range(2))
+        match place % 4:
+            case 0:
+                return f"doc.{one} == '{value}'"
+            case 1:
+                return f"doc.{one} == '{value}' && doc.{other} == '{another}'"
+            case 2:
+                return f"doc.{one} == '{value}' && doc.total > {chance.randrange(1000)}"
+        return f"doc.{one} in ['{value}', '{another}']"
+
+    def order(self, chance: Random) -> dict[str, Any]:
+        fields: dict[str, Any] = {name: f"v{chance.randrange(self.values)}" for name in FIELDS}
+        return fields | {"total": chance.randrange(1000), "note": "a few words about this order"}
+
+
+def write_index(shop: Shop, folder: Path) -> int:
+    """Write the index of all subscriptions, and return its size in bytes."""
+    folder.mkdir(parents=True)
+    chance = Random(shop.seed)
+    examples: dict[int, bytes] = {}
+    entries = []
+    for number in range(shop.subscriptions):
+        form = Form(kind="cel", source=shop.source(number, chance))
+        example = examples.setdefault(number % SHAPES, msgspec.json.encode(form))
+        entries.append(Entry(number, number % 10, 0, 0, example, take_apart(form)[1], 1))
+    size = write_segment(folder / "segment.blk", entries)
+    files = CollectionFiles(segments=[SegmentFile("segment.blk", 0, 1, len(entries), size)])
+    manifest = Manifest(version=1, published_ms=0, collections={"t": {COLLECTION: files}})
+    (folder / "v000000000001.json").write_bytes(msgspec.json.encode(manifest))
+    return size
+
+
+def orders(shop: Shop, count: int, *, batch: int) -> Sequence[pa.RecordBatch]:
+    """Updates of orders, as the data source reads them from the journal."""
+    chance = Random(shop.seed + 1)
+    before, rows = encode_image(shop.order(chance)), []
+    for offset in range(1, count + 1):
+        after = encode_image(shop.order(chance))
+        row = ChangeRow(
+            offset, "shop", "t", offset % 4, 1, offset, f"e{offset}", COLLECTION, f"k{offset}", "update", before,
+            after, True, offset, offset, "",
+        )  # fmt: skip
+        rows.append(row)
+        before = after
+    return [journal_batch(rows[start : start + batch], 1, -1) for start in range(0, count, batch)]

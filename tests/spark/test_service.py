@@ -1,0 +1,87 @@
+"""The pipeline as a process: from the engine's own log through Spark to a gateway, also when its planner is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
+
+import vedette
+from vedette.pipeline.service import STATUS_FILE, PipelineService
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.testing.ingest import IngestReceiver
+
+
+def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(spark: Any, tmp_path: Path):
+    receiver = IngestReceiver(tmp_path / "in", secret="s")
+    registry = SubscriptionRegistry(tmp_path)
+    registry.join("g1", receiver.address, 3600)
+    form = Form(kind="watch", source="WATCH t: Task WHERE t.n > 1 RETURN t.title")
+    wish = SubscriptionRequest(id="w", tenant="default", collection="Task", boundary=0, form=form)
+    (number,) = registry.register("g1", [wish], 3600)
+    stop = Flag()
+    with vedette.open(tmp_path / "graph") as db:
+        db.define("node Task { title: String, n: Int = 0 }")
+        journal = open_journal(tmp_path)
+        journal.add_source(Source(name="board", kind="graph", address=str(graph_file(tmp_path / "graph"))))
+        service = PipelineService(tmp_path, secret="s", session=spark)
+        thread = Thread(target=service.run, args=(stop,))
+        thread.start()
+        try:
+            with db.session() as s:
+                s.execute('SPAWN t: Task { title = "one", n = 2 }')
+                assert receiver.wait_for(lambda: len(receiver.unique) == 1, 120)
+                for pid in planners(receiver):
+                    os.kill(pid, signal.SIGKILL)
+                s.execute('SPAWN t: Task { title = "not this", n = 1 }')
+                s.execute('SPAWN t: Task { title = "two", n = 3 }')
+                s.execute('MATCH t: Task WHERE t.title = "one" SET t.n = 7')
+                s.execute('MATCH t: Task WHERE t.title = "one" SET t.title = "uno"')
+                assert receiver.wait_for(lambda: len(receiver.unique) == 3, 120)
+        finally:
+            stop.set()
+            thread.join()
+    told = sorted(receiver.unique.values(), key=lambda change: change.offset)
+    assert [(c.enter, c.update, c.leave) for c in told] == [
+        ([number], [], []),
+        ([number], [], []),
+        ([], [number], []),  # not the change of n, which RETURN does not show
+    ]
+    assert service.restarts >= 1
+    assert json.loads((tmp_path / STATUS_FILE).read_text())["state"] == "stopped"
+    assert receiver.statuses, "the gateway heard of the partitions"
+    for opened in (registry, journal, receiver):
+        opened.close()
+
+
+def graph_file(home: Path) -> Path:
+    (found,) = [path for path in home.rglob("*") if path.is_file() and b"SQLite" in path.read_bytes()[:16]]
+    return found
+
+
+def planners(receiver: IngestReceiver) -> list[int]:
+    """Python processes that Spark forked for us and that are no workers of tasks."""
+    parents: dict[int, tuple[int, str]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            command = (folder / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        parents[int(folder.name)] = (int(fields[1]), command)
+
+    def ours(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid][0]
+        return pid == os.getpid()
+
+    daemons = {pid for pid, (_, command) in parents.items() if "worker_daemon" in command and ours(pid)}
+    workers = {int(sender.split()[-1]) for sender in receiver.senders if sender.startswith("worker")}
+    return [pid for pid, (parent, _) in parents.items() if parent in daemons and pid not in workers]

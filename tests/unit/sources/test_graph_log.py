@@ -1,0 +1,182 @@
+"""The graph's change log as one more source, beside a running engine."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import vedette
+from vedette.clock import SystemClock
+from vedette.errors import SourceError
+from vedette.sources.graph_log import GraphLogReader
+from vedette.sources.images import decode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.keeper import SourceKeeper, check_source
+from vedette.sources.rate import TokenBucket
+from vedette.sources.reader import run_reader
+from vedette.sources.records import Source
+from vedette.testing import ManualClock
+
+
+def graph_file(home: Path) -> Path:
+    (found,) = [path for path in home.rglob("*") if path.is_file() and b"SQLite" in path.read_bytes()[:16]]
+    return found
+
+
+def test_what_the_engine_commits_reaches_the_journal(tmp_path: Path):
+    home = tmp_path / "data"
+    journal = open_journal(tmp_path)
+    with vedette.open(home) as db:
+        db.define("node Task { title: String, n: Int = 0 }")
+        with db.session() as s:
+            s.execute('SPAWN t: Task { title = "before" }')
+            source = Source(name="board", kind="graph", address=str(graph_file(home)))
+            journal.add_source(source)
+            reader = GraphLogReader(source, journal, SystemClock())
+            reader.begin(scan=True)
+            s.execute('SPAWN t: Task { title = "after" }')
+            s.execute('MATCH t: Task WHERE t.title = "before" SET t.n = 5')
+            s.execute('MATCH t: Task WHERE t.title = "after" KILL t')
+            while reader.poll(0)[0]:
+                pass
+    rows = journal.read(0, journal.last_offset())
+    found = [
+        (row.op, row.before and decode_image(row.before), row.after and decode_image(row.after))
+        for row in rows
+    ]
+    assert [(op, b and (b["title"], b["n"]), a and (a["title"], a["n"])) for op, b, a in found] == [
+        ("create", None, ("before", 0)),
+        ("create", None, ("after", 0)),
+        ("update", ("before", 0), ("before", 5)),
+        ("delete", ("after", 0), None),
+    ]
+    reader.close()
+    journal.close()
+
+
+# --- the loop around a reader -------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """A reader that does what its script says: a number of events, or an error."""
+
+    def __init__(self, journal: Any, *script: int | SourceError) -> None:
+        self._journal, self._script = journal, list(script)
+        self.begun: list[bool] = []
+        self.stop = Flag()
+
+    def begin(self, *, scan: bool) -> None:
+        self.begun.append(scan)
+        self._journal.append("x", [], "token")
+
+    def poll(self, seconds: float) -> tuple[int, int]:
+        if not self._script:
+            self.stop.set()
+            return 0, 0
+        step = self._script.pop(0)
+        if isinstance(step, SourceError):
+            raise step
+        return step, step
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "begun", "epochs"),
+    [({}, [True, True], "same"), ({"on_gap": "resync", "start": "now"}, [False, False], "new")],
+)
+def test_a_lost_place_is_bridged_or_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], begun: list[bool], epochs: str
+):
+    monkeypatch.setattr("vedette.sources.reader.FIRST_PAUSE_SECONDS", 0.001)
+    journal = open_journal(tmp_path)
+    source = Source(name="x", kind="mongodb", address="", options=options)
+    journal.add_source(source)
+    before = {p.epoch for p in journal.partitions()}
+    states: list[str] = []
+    mark = journal.mark
+
+    def noting(name: str, state: Any, *more: Any, **others: Any) -> None:
+        states.append(state)
+        mark(name, state, *more, **others)
+
+    monkeypatch.setattr(journal, "mark", noting)
+    reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
+    run_reader(reader, journal, source, reader.stop, SystemClock(), random.Random(1))
+    assert reader.begun == begun
+    assert states[:2] == ["catching-up", "live"]
+    assert states[2:] == (["stale", "catching-up", "live"] if epochs == "same" else ["stale", "live"])
+    assert ({p.epoch for p in journal.partitions()} == before) is (epochs == "same")
+    journal.close()
+
+
+def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("vedette.sources.reader.POLL_SECONDS", 0.001)
+    journal = open_journal(tmp_path)
+    source = Source(name="x", kind="mongodb", address="")
+    journal.add_source(source)
+    journal.set_paused("x", True)
+    reader = Scripted(journal)
+    thread = Thread(
+        target=run_reader, args=(reader, journal, source, reader.stop, SystemClock(), random.Random(1))
+    )
+    thread.start()
+    assert reader.begun == []
+    journal.remove_source("x")
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert reader.begun == []
+    journal.close()
+
+
+def test_the_keeper_follows_the_list_of_sources(tmp_path: Path):
+    home = tmp_path / "data"
+    with vedette.open(home) as db:
+        db.define("node Task { title: String }")
+        with db.session() as s:
+            s.execute('SPAWN t: Task { title = "x" }')
+    journal = open_journal(tmp_path)
+    keeper = SourceKeeper(journal.address, SystemClock(), random.Random(1))
+    keeper.tend()
+    journal.add_source(Source(name="board", kind="graph", address=str(graph_file(home))))
+    keeper.tend()
+    assert journal.wait(0, 30.0) > 0
+    keeper.close()
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "a b"}, "is no name"),
+        ({"name": "_x"}, "is no name"),
+        ({"kind": "oracle"}, "there are mongodb, postgres, graph"),
+        ({"partitions": 0}, "1 to 256"),
+        ({"options": {"tables": "x"}}, "has no option 'tables'"),
+        ({"options": {"start": "yesterday"}}, "beginning or now"),
+    ],
+)
+def test_what_no_source_can_be(change: dict[str, Any], words: str):
+    values = {"name": "shop", "kind": "mongodb", "address": "mongodb://x"}
+    with pytest.raises(SourceError, match=words) as caught:
+        check_source(Source(**(values | change)))
+    assert caught.value.code == "E6101"
+
+
+def test_rates():
+    clock = ManualClock()
+    bucket = TokenBucket.of({"events_per_second": "100"}, clock)
+    assert bucket.pause(50, 10**9) == 0
+    assert bucket.pause(150, 0) == pytest.approx(1.0)
+    clock.advance(1.5)
+    assert bucket.pause(0, 0) == 0
+    assert TokenBucket.of({}, clock).pause(10**9, 10**9) == 0
+    with pytest.raises(SourceError):
+        TokenBucket.of({"bytes_per_second": "much"}, clock)
