@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from benchmarks.case import Outcome
@@ -104,7 +104,12 @@ def _machine(run: Run) -> Iterator[str]:
         f"{run.load_after:.1f} after it, of which it is about 1 itself: what is above that is other people's work "
         "on the same cores."
     )
-    if run.revision_after != machine.revision:
+    if run.measured:
+        yield from (
+            "",
+            "The cases were measured apart; each says below when, of which source, under which load.",
+        )
+    elif run.revision_after != machine.revision:
         yield from ("", f"**The source changed during the run, to `{run.revision_after}`.**")
     if run.scale != "full" or not run.complete:
         yield ""
@@ -127,12 +132,14 @@ def _cases(run: Run) -> Iterator[str]:
     yield ""
     yield "## Case by case"
     for title, group in groupby(run.outcomes, lambda outcome: outcome.title):
-        yield from _case(title, list(group))
+        yield from _case(title, list(group), run.measured)
 
 
-def _case(title: str, outcomes: list[Outcome]) -> Iterator[str]:
+def _case(title: str, outcomes: list[Outcome], measured: Mapping[str, str]) -> Iterator[str]:
     first = outcomes[0]
     yield from ("", f"### {title}", "", f"`--only {first.case}`. {first.method}", "")
+    if first.case in measured:
+        yield from (f"Measured {measured[first.case]}.", "")
     yield f"| | {' | '.join(outcome.metric.name for outcome in outcomes)} | |"
     yield f"| --- | {' | '.join('---:' for _ in outcomes)} | --- |"
     for place, series in enumerate(first.series):

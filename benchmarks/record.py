@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -27,6 +27,8 @@ class Run:
     revision_after: str
     """Other than `Machine.revision` when somebody changed the source meanwhile: then no number is of one version."""
     outcomes: list[Outcome]
+    measured: dict[str, str] = field(default_factory=dict)
+    """Of a run that was put together from several: when each case was measured, of what, under which load."""
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -42,10 +44,11 @@ def joined(runs: Sequence[Run], names: Sequence[str]) -> Run:
     """Runs of some cases each as one, cases in the order of `names`; of a case that is there twice, the later."""
     first, last = runs[0], runs[-1]
     outcomes: dict[str, list[Outcome]] = {}
+    measured: dict[str, str] = {}
     for run in runs:
-        outcomes |= {
-            case: [o for o in run.outcomes if o.case == case] for case in {o.case for o in run.outcomes}
-        }
+        for case in {outcome.case for outcome in run.outcomes}:
+            outcomes[case] = [outcome for outcome in run.outcomes if outcome.case == case]
+            measured[case] = run.measured.get(case) or _moment(run)
     return Run(
         machine=replace(first.machine, load_before=max(run.machine.load_before for run in runs)),
         scale="full" if all(run.scale == "full" for run in runs) else "quick",
@@ -54,4 +57,11 @@ def joined(runs: Sequence[Run], names: Sequence[str]) -> Run:
         load_after=max(run.load_after for run in runs),
         revision_after=last.revision_after,
         outcomes=[outcome for name in names for outcome in outcomes.get(name, ())],
+        measured=measured if len(runs) > 1 else first.measured,
     )
+
+
+def _moment(run: Run) -> str:
+    machine = run.machine
+    disk = f"{machine.syncs_per_second:,.0f} syncs a second"
+    return f"{machine.date} at `{machine.revision}`, load {machine.load_before:.1f} to {run.load_after:.1f}, {disk}"

@@ -85,7 +85,7 @@ class SwarmClient(asyncio.Protocol):
 async def connect_swarm(
     port: int, count: int, heard: Callable[[int, bytes], None], *, first: int = 0, at_once: int = 200
 ) -> list[SwarmClient]:
-    """Connect so many, from several addresses of the loopback network: each has 28,000 ports at most."""
+    """Connect so many and show who they are, from several addresses of the loopback network (28,000 ports each)."""
     loop = asyncio.get_running_loop()
     clients: list[SwarmClient] = []
     for start in range(0, count, at_once):
@@ -99,6 +99,7 @@ async def connect_swarm(
             client.transport.write(_REQUEST.format(port=port).encode())
             if opened is not None:
                 await opened
+            client.say({"type": "auth", "id": "auth", "payload": {"database": "default"}})
 
         await asyncio.gather(*(join(client) for client in batch))
         clients += batch

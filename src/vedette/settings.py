@@ -98,7 +98,7 @@ class Settings:
     max_subscriptions_per_gateway: int = _setting(200_000, "Most subscriptions of one gateway process", low=1)
     max_subscriptions_per_tenant: int = _setting(1_000_000, "Most subscriptions of one database", low=1)
     max_subscriptions_total: int = _setting(2_000_000, "Most subscriptions of one engine", low=1)
-    heartbeat_seconds: float = _setting(30.0, "Seconds between heartbeats on a connection", low=0.1)
+    heartbeat_seconds: float = _setting(30.0, "Seconds between heartbeats on a connection", low=1)
     replay_seconds: float = _setting(180.0, "How far back a client can resume, in seconds", low=0.0)
     replay_events: int = _setting(10_000, "and in events of one database", low=0)
     replay_bytes: int = _setting(33_554_432, "and in bytes", low=0)

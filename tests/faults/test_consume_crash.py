@@ -162,9 +162,7 @@ def drain(db: vedette.Vedette, ledger: Ledger) -> None:
 
 
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize(
-    ("kills", "jobs"), [(10, 5_000), pytest.param(200, 100_000, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize(("kills", "jobs"), [(10, 5_000), pytest.param(200, 100_000, marks=pytest.mark.soak)])
 def test_killed_at_random_moments(tmp_path: Path, kills: int, jobs: int) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")

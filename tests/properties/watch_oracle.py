@@ -121,14 +121,15 @@ class Follower:
         self._news += events
         try:
             self._fold.take(events, again=self.step.reliable)
-            if not (self.step.immediate and self._oracle.in_transaction):
+            drafts = self.step.immediate and self._oracle.in_transaction
+            if not drafts:
                 self._compare()
-            elif drafts := self._oracle.only_drafts(self.step.actor):
-                self._compare(drafts)
+            elif writer := self._oracle.only_drafts(self.step.actor):
+                self._compare(writer)
         except AssertionError as error:
             raise AssertionError(f"{self.step}\n{error}\nevents: {events}") from error
         tick = self._oracle.tick - 1
-        if not self.history or self.history[-1][0] != tick:
+        if not drafts and (not self.history or self.history[-1][0] != tick):
             self.history.append((tick, Counter(self._fold.rows)))
 
     def _poll(self) -> list[Event]:

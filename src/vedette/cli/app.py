@@ -13,6 +13,7 @@ from vedette.cli.commands.doctor import doctor
 from vedette.cli.commands.gateway import gateway
 from vedette.cli.commands.parse import parse
 from vedette.cli.commands.pipeline import pipeline
+from vedette.cli.commands.replaying import capture, replay, shadow
 from vedette.cli.commands.run import run
 from vedette.cli.commands.serve import serve
 from vedette.cli.commands.shell import shell
@@ -85,7 +86,7 @@ def vedette(
     pass
 
 
-for command in (serve, gateway, pipeline, shell, run, watch, define, parse, doctor):
+for command in (serve, gateway, pipeline, capture, replay, shadow, shell, run, watch, define, parse, doctor):
     app.command()(command)
 app.add_typer(source_app, name="source")
 app.add_typer(config_app, name="config")

@@ -192,6 +192,8 @@ class RemoteSession:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers[id] = future
         try:
+            if self._later:  # what was said before goes first: a watch before the statement that it shall see
+                await asyncio.gather(*self._later, return_exceptions=True)
             await self._send(socket, {"type": type, "id": id, "payload": payload})
             answer = await future
         finally:

@@ -176,13 +176,13 @@ class Desk:
 
     def _hold_key(self, item: WorkItem, group: Group, key: Hashable) -> None:
         if (group, key) not in item.held_keys:
-            item.held_keys.append((group, key))
+            item.held_keys = (*item.held_keys, (group, key))
             group.hold(key)
 
     def _free_keys(self, item: WorkItem) -> None:
-        for group, key in item.held_keys:
+        held, item.held_keys = item.held_keys, ()
+        for group, key in held:
             group.let_go(key)
-        item.held_keys = []
 
     # --- taking back ------------------------------------------------------------------------------------------
 

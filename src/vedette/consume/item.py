@@ -98,7 +98,7 @@ class WorkItem:
         self.until: float | None = None
         """Not handed out before this moment of the clock."""
         self.parked = False
-        self.held_keys: list[tuple[Any, Hashable]] = []
+        self.held_keys: tuple[tuple[Any, Hashable], ...] = ()
         """Keys of serialize_by, with their groups, that wait for it to be done with."""
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from vedette.consume.item import Delivery, Place, Want, WorkItem
-from vedette.consume.line import Line, SerialLine
+from vedette.consume.line import LongLine, SerialLine
 
 __all__ = ["Group", "Member", "Pool"]
 
@@ -98,7 +98,7 @@ class Pool:
         """Element ▸ its place."""
         self.unwanted: set[Any] | None = None
         """initial: none: matches that were there before, by identity."""
-        self._line: Line | SerialLine = SerialLine(group.is_busy) if serialized else Line()
+        self._line: LongLine | SerialLine = SerialLine(group.is_busy) if serialized else LongLine()
         self._arriving: deque[tuple[int, Place]] = deque()
         """Commits that are not durable yet, and the places they are about, in order."""
         self._for_tick: list[Place] | None = None

@@ -14,7 +14,7 @@ __all__ = ["Rank", "rank_of"]
 Rank = tuple[Any, ...]
 
 _MILLISECOND = timedelta(milliseconds=1)
-_MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS = range(6)
+_MOMENTS, _NUMBERS, _NO_NUMBERS, _TEXTS, _SPANS, _OTHERS, _NULLS = range(7)
 """Values of a union may have no common order: then their kinds have one."""
 
 
@@ -46,13 +46,14 @@ def rank_of(values: Sequence[Any], descending: Sequence[bool]) -> Rank:
 
 
 def _part(value: Any, down: bool) -> tuple[Any, ...]:
+    """The kind of value, then what decides among values of one kind."""
     if value is None:
-        return (-1 if down else 1, 0, 0)
+        return (-_NULLS if down else _NULLS, 0)
     kind, number = _measured(value)
     if number is None:
         text = value if isinstance(value, str) else repr(value)
-        return (0, -kind, _Downwards(text)) if down else (0, kind, text)
-    return (0, -kind, -number) if down else (0, kind, number)
+        return (-kind, _Downwards(text)) if down else (kind, text)
+    return (-kind, -number) if down else (kind, number)
 
 
 def _measured(value: Any) -> tuple[int, float | None]:

@@ -273,6 +273,8 @@ class Consuming:
             self._take_back(pool, delta)
         for number, why in broken.items():
             self._fail(self._by_source[number], why)
+        for pool in touched.values():  # little by little: whoever takes next shall not pay for all who came
+            pool.settle(self._database.gate.durable_tick)
         self._wake_when_durable(touched.values(), commit.sequence)
 
     @property

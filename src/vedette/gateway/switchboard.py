@@ -67,11 +67,18 @@ class Switchboard:
             sink,
             authority=self.authority,
             limits=self.limits,
-            ask=self._ask,
+            ask=self._asked,
             now=self._now,
         )
         self.connections[number] = connection
         return connection
+
+    def _asked(self, record: Any) -> bool:
+        """A request of a connection; what would be one subscription too many is not even asked."""
+        more = isinstance(record, link.SubscribeTo | link.Take)
+        if more and self.subscriptions >= self.limits.max_subscriptions_per_gateway:
+            return False
+        return self._ask(record)
 
     def disconnect(self, connection: Connection, *, orderly: bool, returns: bool | None = None) -> None:
         """The client has gone; `returns` (by default: when it did not say goodbye) it may resume. Twice is nothing."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
@@ -28,7 +28,7 @@ from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
 from vedette.subscriptions.index_files import latest_version, open_version
 
-__all__ = ["JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
+__all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
 
 SMALL_RANGE = 2_000
 """Rows; a range with fewer is one task: more would only cost their start."""
@@ -90,11 +90,16 @@ class JournalSource(DataSource):
     def schema(self) -> str:
         return spark_schema(JOURNAL)
 
+    def reader(self, schema: StructType) -> JournalBatch:  # noqa: ARG002
+        return JournalBatch(dict(self.options))
+
     def streamReader(self, schema: StructType) -> JournalStream:  # noqa: ARG002 - Spark's name
         return JournalStream(dict(self.options))
 
 
-class JournalStream(DataSourceStreamReader):
+class _JournalReading:
+    """What stream and batch have in common: the options, and reading a range on an executor."""
+
     def __init__(self, options: dict[str, str]) -> None:
         self._address = options["journal"]
         self._index = Path(options["index"])
@@ -102,37 +107,6 @@ class JournalStream(DataSourceStreamReader):
         self._max_rows = int(options.get("maxrows", "20000"))
         self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
         self._start = options.get("start", "latest")
-
-    # --- on the driver: one object as long as the query lives -------------------------------------------------
-
-    def initialOffset(self) -> dict[str, int]:
-        """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
-        offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
-        return offset_of(offset, 0)
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._max_rows)
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes."""
-        after = start["offset"]
-        last = self._journal.wait(after, WAIT_SECONDS)
-        version = max(start["version"], latest_version(self._index))
-        if last <= after:
-            lowest = self._lowest_boundary(start["version"], version)
-            return offset_of(after, version) if lowest is not None and lowest < after else start
-        if not isinstance(limit, ReadAllAvailable):
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
-            last = self._journal.range_end(after, rows, self._max_bytes)
-        return offset_of(last, version)
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[JournalRange]:
-        return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
-
-    def _lowest_boundary(self, before: int, now: int) -> int | None:
-        if now == before:
-            return None
-        return open_version(self._index, now).manifest.lowest_boundary(before)
 
     # --- on an executor: a fresh object per task ----------------------------------------------------------------
 
@@ -165,6 +139,50 @@ class JournalStream(DataSourceStreamReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
+
+
+class JournalStream(_JournalReading, DataSourceStreamReader):
+    """The journal as it grows."""
+
+    # --- on the driver: one object as long as the query lives -------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int]:
+        """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
+        offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
+        return offset_of(offset, 0)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._max_rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes."""
+        after = start["offset"]
+        last = self._journal.wait(after, WAIT_SECONDS)
+        version = max(start["version"], latest_version(self._index))
+        if last <= after:
+            lowest = self._lowest_boundary(start["version"], version)
+            return offset_of(after, version) if lowest is not None and lowest < after else start
+        if not isinstance(limit, ReadAllAvailable):
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
+            last = self._journal.range_end(after, rows, self._max_bytes)
+        return offset_of(last, version)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[JournalRange]:
+        return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
+
+    def _lowest_boundary(self, before: int, now: int) -> int | None:
+        if now == before:
+            return None
+        return open_version(self._index, now).manifest.lowest_boundary(before)
+
+
+class JournalBatch(_JournalReading, DataSourceReader):
+    """The journal as it is: everything after `start`, for captures."""
+
+    def partitions(self) -> Sequence[JournalRange]:
+        after = 0 if self._start == "latest" else int(self._start)
+        end = offset_of(self._journal.last_offset(), latest_version(self._index))
+        return plan_ranges(offset_of(after, end["version"]), end, self._shares, None)
 
 
 @lru_cache(maxsize=4)

@@ -141,6 +141,8 @@ class _Reader:
         match node:
             case Literal(value=value):
                 return Literal(value)
+            case Unary(op="-", operand=Literal(value=int() | float() as value)) if not isinstance(value, bool):
+                return Literal(-value)
             case Parameter(name=name, optional=optional):
                 if name not in self._params and not optional:
                     raise SubscriptionError("E6204", f"the parameter ${name} is not given")

@@ -37,6 +37,8 @@ class IngestReceiver:
         """Who has connected, as they call themselves."""
         self.accepting = True
         """While false, deliveries are read and neither kept nor accepted, and the link is closed."""
+        self.on_changes: Callable[[list[DeliveredChange]], object] | None = None
+        """Called with what arrives, before it is accepted."""
         self._secret = secret
         self._bell = Condition()
         self._open: list[socket.socket] = []
@@ -106,6 +108,8 @@ class IngestReceiver:
     def _take(self, link: socket.socket, number: int, changes: list[DeliveredChange]) -> None:
         if not self.accepting:
             raise OSError
+        if self.on_changes is not None:
+            self.on_changes(changes)
         self._note(lambda: self.changes.extend(changes))
         link.sendall(encode_frame(Accepted(number=number)))
 

@@ -152,6 +152,8 @@ class _Rank:
         self.values, self.descending, self.place = values, descending, place
 
     def __lt__(self, other: _Rank) -> bool:
+        if not (self.values and other.values):  # told anew, by another filter say: before what has an order
+            return self.place < other.place if self.values == other.values else not self.values
         for mine, theirs, down in zip(self.values, other.values, self.descending, strict=True):
             if mine == theirs:
                 continue
@@ -171,10 +173,10 @@ def _precedes(one: Any, other: Any) -> bool:
 
 def _ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
     """By attribute, ties by arrival; events of one identity stay in their order, and `initial` stays first."""
-    first = [entry for entry in entries if not entry.delta.order]
+    first = [entry for entry in entries if entry.delta.type == "initial"]
     lines: dict[Any, deque[Entry]] = {}
     for entry in entries:
-        if entry.delta.order:
+        if entry.delta.type != "initial":
             lines.setdefault(entry.delta.identity, deque()).append(entry)
     heap = [(_Rank(line[0].delta.order, descending, line[0].position), line) for line in lines.values()]
     heapify(heap)

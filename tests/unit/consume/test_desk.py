@@ -57,7 +57,9 @@ class Counter:
         assert target is not None
         self.desk.offer(target, element, want, sequence=0, tick=0, now=0.0)
 
-    def take(self, limit: int | None = None, member: Member | None = None, now: float = 0.0) -> list[Delivery]:
+    def take(
+        self, limit: int | None = None, member: Member | None = None, now: float = 0.0
+    ) -> list[Delivery]:
         return self.desk.hand_out(member or self.member, limit, durable=0, now=now, lease=30.0)
 
     def check(self) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.consume.line import Line, SerialLine
+from vedette.consume.line import Line, LongLine, SerialLine
 from vedette.consume.rank import Rank
 
 KEYS = st.sampled_from("abc")
@@ -85,6 +86,11 @@ class LineMachine(RuleBasedStateMachine):
         assert self.line.first() is min(self.eligible(), key=lambda who: who.turn, default=None)
 
 
+class LongLineMachine(LineMachine):
+    def fresh(self) -> Any:
+        return LongLine()
+
+
 class SerialLineMachine(LineMachine):
     def fresh(self) -> Any:
         return SerialLine(lambda key: self.held.get(key, False))
@@ -115,7 +121,30 @@ class SerialLineMachine(LineMachine):
             self.held[expected.serial] = True
 
 
+@given(st.integers(0, 2**32), st.integers(1, 1_000))
+@settings(max_examples=10, deadline=None)
+def test_a_line_of_many_blocks(seed: int, ranks: int) -> None:
+    """Long enough that blocks are split, used up and thrown together."""
+    chance = Random(seed)
+    line, waiting = LongLine(), []
+    for number in range(6_000):
+        who = Stander(number, (chance.randrange(ranks),))
+        line.put(who)
+        waiting.append(who)
+        if number % 3 == 0:
+            expected = min(waiting, key=lambda who: who.turn)
+            assert line.pop() is expected
+            waiting.remove(expected)
+        elif number % 7 == 0:
+            line.discard(waiting.pop(chance.randrange(len(waiting))))
+    line.validate()
+    assert [line.pop() for _ in waiting] == sorted(waiting, key=lambda who: who.turn)
+    assert line.pop() is None
+
+
 TestLine = LineMachine.TestCase
 TestLine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLongLine = LongLineMachine.TestCase
+TestLongLine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSerialLine = SerialLineMachine.TestCase
 TestSerialLine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,101 @@
+"""python -m benchmarks.pipeline.latency [--rate N] [--seconds N]: from an append to the journal to a gateway."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from benchmarks.pipeline.shop import COLLECTION, Shop
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.session import open_session
+from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.sources.images import encode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source, SourceEvent
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.testing.ingest import IngestReceiver
+
+__all__: list[str] = []
+
+APPENDS = 50
+"""Appends a second; each has its share of the rate."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.latency")
+    parser.add_argument("--rate", type=int, default=1_000, help="events a second")
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--subscriptions", type=int, default=10_000)
+    options = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as folder:
+        run(Path(folder), options.rate, options.seconds, options.subscriptions)
+
+
+def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
+    receiver = IngestReceiver(home / "in", secret="s")
+    journal = open_journal(home)
+    journal.add_source(Source(name="shop", kind="mongodb", address=""))
+    registry = SubscriptionRegistry(home)
+    registry.join("g", receiver.address, 3600)
+    shop, chance = Shop(subscriptions), Random(3)
+    requests = [
+        SubscriptionRequest(
+            id=str(n), tenant="default", collection=COLLECTION, boundary=0,
+            form=Form(kind="cel", source=shop.source(n, chance)),
+        )
+        for n in range(subscriptions)
+    ]  # fmt: skip
+    everything = SubscriptionRequest(
+        id="all", tenant="default", collection=COLLECTION, boundary=0, form=Form(kind="cel", source="true")
+    )
+    registry.register("g", [*requests, everything], 3600)
+    Compactor(registry, home / "index").publish()
+    context = PipelineContext(
+        journal=journal.address, registry=registry.address, index=home / "index", secret="s"
+    )
+    session = open_session(work=home / "spark")
+    query = start_stream(session, context, home / "checkpoint", start="0")
+    arrived: dict[int, float] = {}
+    receiver.on_changes = lambda changes: arrived.update(
+        {change.offset: time.perf_counter() for change in changes}
+    )
+    sent: dict[int, float] = {}
+    warm_up = 5
+    begin = time.perf_counter()
+    for turn in range((seconds + warm_up) * APPENDS):
+        events = [
+            SourceEvent(
+                event_id=f"{turn}.{n}", collection=COLLECTION, key=f"k{chance.randrange(5_000)}", created=True,
+                after=encode_image(shop.order(chance)), time_ms=0,
+            )
+            for n in range(rate // APPENDS)
+        ]  # fmt: skip
+        last = journal.append("shop", events, None).offset
+        now = time.perf_counter()
+        for offset in range(last - len(events) + 1, last + 1):
+            sent[offset] = now
+        time.sleep(max(0.0, begin + (turn + 1) / APPENDS - now))
+    receiver.wait_for(lambda: len(arrived) == len(sent), 60)
+    counted = [offset for offset in sent if offset > warm_up * rate]
+    delays = np.array([arrived[offset] - sent[offset] for offset in counted if offset in arrived])
+    print(
+        f"{rate} events/s, {subscriptions} subscriptions, {len(counted)} events: "
+        f"p50 {1000 * np.median(delays):.0f} ms, "
+        f"p99 {1000 * np.quantile(delays, 0.99):.0f} ms, lost {len(counted) - len(delays)}"
+    )
+    durations = [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress[-50:]]
+    print(f"a batch: median {np.median(durations):.0f} ms over the last {len(durations)}")
+    stop_stream(query)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

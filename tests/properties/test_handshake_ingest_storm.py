@@ -1,0 +1,184 @@
+"""The storm over the whole way: folder, queue, drain, store; with outages, pauses, damaged files and restarts.
+
+In the end the vector store is what a clean rebuild is, but for files that are excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from threading import Event
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.properties.test_handshake_file_storm import FileStorm
+from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.exclusions import excluding
+from vedette.handshake.tables import HandshakeTables
+from vedette.ingest.drain import TaskDrain
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.feed import FolderFeed
+from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.sources.files.folder import Look
+from vedette.testing import ManualClock
+from vedette.testing.file_queue import MemoryFileQueue
+from vedette.testing.vectors import MemoryVectors
+
+DATA = st.sampled_from([b"one", b"two", b"\0\1\2\3", None])
+"""Text, what cannot be read as text, and nothing."""
+FEW = st.sampled_from(["a", "b"])
+"""So that several things happen to one file."""
+
+
+class BusyIngestion(Ingestion):
+    """Something happens after the files were read and before they are acknowledged."""
+
+    def __init__(self, storm: IngestStorm) -> None:
+        super().__init__(HashingEmbedder(16), storm.store, storm.clock)
+        self._storm = storm
+
+    def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
+        outcomes = super().ingest(files)
+        meanwhile, self._storm.meanwhile = self._storm.meanwhile, []
+        for name, text in meanwhile:
+            self._storm.put_file(name, text)
+        if meanwhile:
+            self._storm.scan()
+        return outcomes
+
+
+class IngestStorm(FileStorm):
+    """The queue and the store outlive a restart; the folder, the feed and the drain do not."""
+
+    def __init__(self) -> None:
+        self.clock, self.store = ManualClock(), MemoryVectors()
+        self.queue = MemoryFileQueue(self.clock)
+        self.meanwhile: list[tuple[str, bytes | None]] = []
+        super().__init__()
+        self.tables.add_watch(WatchFolderConfig(watch_id="w", path=str(self.root), collection="docs"))
+
+    def _open(self) -> None:
+        super()._open()
+        self.tables = HandshakeTables(self.base / "handshake.db", clock=self.clock, chance=Random(1))
+        self.feed = FolderFeed("w", self.tables, self.queue, self.clock)
+        self.drain = TaskDrain(
+            self.tables,
+            self.queue,
+            BusyIngestion(self),
+            self.clock,
+            worker_id="me",
+            batch=3,
+            chance=Random(1),
+        )
+
+    def put_file(self, name: str, data: bytes | None) -> None:
+        """Write it, or delete it when there is no data."""
+        path = self.root / name
+        if path.is_dir():
+            return
+        if data is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(data)
+
+    @rule(name=FEW, data=DATA)
+    def put_one(self, name: str, data: bytes | None) -> None:
+        self.put_file(name, data)
+
+    @rule(name=FEW, data=DATA)
+    def put_meanwhile(self, name: str, data: bytes | None) -> None:
+        self.meanwhile.append((name, data))
+
+    @rule()
+    def scan(self) -> None:
+        self._take(self.folder.reconcile(), refused=0)
+
+    @rule(steps=st.integers(1, 5), seconds=st.sampled_from([0, 1, 10, 100]))
+    def process(self, steps: int, seconds: int) -> None:
+        for _ in range(steps):
+            self.drain.step()
+            self.clock.advance(seconds)
+
+    @rule(down=st.booleans())
+    def change_the_sink(self, down: bool) -> None:
+        self.store.down = "no route" if down else None
+
+    @rule(paused=st.booleans())
+    def pause(self, paused: bool) -> None:
+        if paused:
+            self.tables.pause_watch("w")
+        else:
+            self.tables.resume_watch("w")
+
+    @rule()
+    def lose_a_worker(self) -> None:
+        """It claimed, and is never heard of again."""
+        self.queue.claim(2, "lost")
+
+    @rule(confirmed=st.booleans())
+    def restart(self, confirmed: bool) -> None:
+        look = self.folder.reconcile()
+        self.folder.announce(look.changes)
+        taken = self.feed.take(look.changes)
+        if confirmed:
+            self.folder.confirm(taken)
+        self.seen.close()
+        self.tables.close()
+        self._open()
+
+    def _take(self, look: Look, refused: int) -> None:
+        self.folder.announce(look.changes)
+        self.folder.confirm(self.feed.take(look.changes[refused:]))
+
+    def _compare(self) -> None:
+        try:
+            self._calm()
+            assert self._content(self.store) == self._content(self._rebuilt())
+        finally:
+            self.tables.close()
+
+    def _calm(self) -> None:
+        """No more faults; time passes until nothing is left to do."""
+        self.store.down = None
+        self.meanwhile = []
+        self.tables.resume_watch("w")
+        look = self.folder.reconcile()
+        for _ in range(1_000):
+            if look.changes:
+                self._take(look, refused=0)
+            elif not self.queue.depth():
+                return
+            self.tables.enable_watch("w")
+            self.drain.step()
+            self.clock.advance(400)
+            if look.unsettled:
+                Event().wait(0.06)  # until a write of just now has a moment of its own
+            look = self.folder.reconcile()
+        raise AssertionError(f"no end: {look}, {self.queue.rows()}, {self.tables.watch('w').health}")
+
+    def _rebuilt(self) -> MemoryVectors:
+        clean = MemoryVectors()
+        exclusions, now = self.tables.exclusions("w"), self.clock.now()
+        files = [
+            FileToIngest(path=str(path), watch_id="w", collection="docs")
+            for path in self.root.rglob("*")
+            if path.is_file() and excluding(exclusions, str(path), now) is None
+        ]
+        Ingestion(HashingEmbedder(16), clean, self.clock).ingest(files)
+        return clean
+
+    def _content(self, store: MemoryVectors) -> dict[str, str]:
+        paths = sorted(store.paths("docs"))
+        return {
+            str(Path(path).relative_to(self.root)): stored.content_hash
+            for path, stored in store.stored("docs", paths).items()
+        }
+
+
+TestIngestStorm = IngestStorm.TestCase
+TestIngestStorm.settings = settings(
+    max_examples=60, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
+)

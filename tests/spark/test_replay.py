@@ -1,0 +1,71 @@
+"""Recorded changes, run again: the same answers, or a report of what differs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.spark.conftest import Shop
+from vedette.pipeline.capture import capture, masked, sampled
+from vedette.pipeline.replay import compare, replay, shadow
+from vedette.sources.images import decode_image, encode_image
+
+
+def filled(shop: Shop) -> int:
+    number = shop.subscribe("paid", "doc.status == 'paid'")
+    for n in range(40):
+        status = "paid" if n % 4 == 0 else "open"
+        shop.write((f"k{n % 10}", {"status": status, "n": n, "owner": {"name": f"person {n % 3}"}}))
+    return number
+
+
+def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path: Path):
+    number = filled(shop)
+    out = str(tmp_path / "capture")
+    taken = capture(
+        spark, shop.journal.address, tmp_path / "index", out, share=0.7, mask=["owner.name"], salt="s"
+    )
+    rows = pq.read_table(f"{out}/changes").to_pylist()
+    keys = {f"k{n}" for n in range(10) if sampled("default", "shop::orders", f"k{n}", 0.7)}
+    assert {row["key"] for row in rows} == keys
+    assert taken == len(rows) == 4 * len(keys), "the history of a document is whole"
+    assert not any(b"person" in row["after"] for row in rows)
+    replay(spark, out, str(tmp_path / "one"))
+    replay(spark, out, str(tmp_path / "two"))
+    same = compare(str(tmp_path / "one"), str(tmp_path / "two"))
+    assert (same.divergence, same.only_present, same.only_candidate) == (0, 0, 0)
+    found = pq.read_table(tmp_path / "one")
+    assert same.both == found.num_rows > 0
+    assert set(found["subscription"].to_pylist()) == {number}
+    # A matcher that forgets one answer and sends another elsewhere.
+    other = found.slice(1).to_pylist()
+    other[0]["gateway"] += 1
+    (tmp_path / "three").mkdir()
+    pq.write_table(pa.Table.from_pylist(other, schema=found.schema), tmp_path / "three" / "part.parquet")
+    worse = compare(str(tmp_path / "one"), str(tmp_path / "three"))
+    assert (worse.only_present, worse.only_candidate, worse.other_route) == (1, 0, 1)
+    assert worse.divergence == pytest.approx(2 / found.num_rows)
+
+
+@pytest.mark.soak
+def test_shadow_runs_another_installed_version(spark: Any, shop: Shop, tmp_path: Path):
+    filled(shop)
+    out = str(tmp_path / "capture")
+    capture(spark, shop.journal.address, tmp_path / "index", out)
+    found = shadow(spark, out, Path(sys.prefix), tmp_path)
+    assert found.divergence == 0
+    assert found.both > 0
+
+
+def test_masks_keep_which_values_are_equal():
+    one, two = (encode_image({"a": {"b": value}, "c": 1}) for value in ("x", "y"))
+    codes = [decode_image(masked(image, ["a.b", "nothing.there"], "s") or b"") for image in (one, two, one)]
+    assert codes[0] == codes[2] != codes[1]
+    assert codes[0]["c"] == 1
+    assert masked(None, ["a"], "s") is None
+    assert masked(one, ["a.b"], "other salt") != masked(one, ["a.b"], "s")

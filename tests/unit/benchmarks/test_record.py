@@ -1,0 +1,66 @@
+"""Runs that were measured apart, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.case import Metric, Outcome, Series
+from benchmarks.machine import Machine
+from benchmarks.page import page
+from benchmarks.record import Run, joined, read_run, write_run
+
+
+def run(date: str, *cases: str, value: float = 1.0) -> Run:
+    machine = Machine(
+        date=date,
+        system="Linux",
+        processor="one",
+        cores=2,
+        memory_gib=1.0,
+        python="CPython",
+        revision="abc",
+        file_system="ext4",
+        syncs_per_second=100.0,
+        load_before=1.0,
+        versions={},
+    )
+    outcomes = [
+        Outcome(
+            case=case,
+            title=f"The case {case}",
+            method="",
+            metric=Metric(name=case, unit="s"),
+            series=[Series(contender="Vedette", about="", samples=[value])],
+        )
+        for case in cases
+    ]
+    return Run(
+        machine=machine,
+        scale="full",
+        complete=False,
+        seconds=60.0,
+        load_after=2.0,
+        revision_after="abc",
+        outcomes=outcomes,
+    )
+
+
+def test_cases_keep_their_order_and_say_when_they_were_measured():
+    whole = joined([run("monday", "b", "c"), run("tuesday", "a")], ["a", "b", "c"])
+    assert [outcome.case for outcome in whole.outcomes] == ["a", "b", "c"]
+    assert whole.complete
+    assert whole.measured["a"].startswith("tuesday")
+    text = page(whole)
+    assert "Measured tuesday at `abc`, load 1.0 to 2.0, 100 syncs a second." in text
+
+
+def test_of_a_case_that_is_there_twice_the_later_counts():
+    whole = joined([run("monday", "a", value=1.0), run("tuesday", "a", value=2.0)], ["a", "b"])
+    assert [outcome.series[0].samples for outcome in whole.outcomes] == [[2.0]]
+    assert not whole.complete
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path):
+    whole = joined([run("monday", "a"), run("tuesday", "b")], ["a", "b"])
+    write_run(whole, tmp_path / "run.json")
+    assert read_run(tmp_path / "run.json") == whole
