@@ -49,10 +49,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=0)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="vedette-bench-") as folder:
-        with served(Path(folder) / "data", asked.workers) as (port, pids):
-            load = Load(port, pids, asked.connections, asked.rate, asked.seconds)
-            figures = uvloop.run(CASES[asked.case](load))
+    with (
+        tempfile.TemporaryDirectory(prefix="vedette-bench-") as folder,
+        served(Path(folder) / "data", asked.workers) as (port, pids),
+    ):
+        load = Load(port, pids, asked.connections, asked.rate, asked.seconds)
+        figures = uvloop.run(CASES[asked.case](load))
     print(json.dumps({"case": asked.case, "connections": asked.connections, **figures}))
 
 

@@ -60,7 +60,7 @@ class Load:
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while not done() and time.monotonic() < end:
+        while not done() and time.monotonic() < end:  # noqa: ASYNC110 - the figures come from many places
             await asyncio.sleep(0.02)
         return done()
 

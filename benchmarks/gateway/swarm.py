@@ -86,21 +86,21 @@ async def connect_swarm(
     port: int, count: int, heard: Callable[[int, bytes], None], *, first: int = 0, at_once: int = 200
 ) -> list[SwarmClient]:
     """Connect so many and show who they are, from several addresses of the loopback network (28,000 ports each)."""
-    loop = asyncio.get_running_loop()
     clients: list[SwarmClient] = []
     for start in range(0, count, at_once):
+        source = f"127.0.{1 + os.getpid() % 200}.{1 + start // 20_000}"
         batch = [SwarmClient(first + n, heard) for n in range(start, min(count, start + at_once))]
-
-        async def join(client: SwarmClient) -> None:
-            source = f"127.0.{1 + os.getpid() % 200}.{1 + len(clients) // 20_000}"
-            await loop.create_connection(lambda: client, "127.0.0.1", port, local_addr=(source, 0))
-            opened = client.opened
-            assert client.transport is not None
-            client.transport.write(_REQUEST.format(port=port).encode())
-            if opened is not None:
-                await opened
-            client.say({"type": "auth", "id": "auth", "payload": {"database": "default"}})
-
-        await asyncio.gather(*(join(client) for client in batch))
+        await asyncio.gather(*(_join(client, port, source) for client in batch))
         clients += batch
     return clients
+
+
+async def _join(client: SwarmClient, port: int, source: str) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: client, "127.0.0.1", port, local_addr=(source, 0))
+    opened = client.opened
+    assert client.transport is not None
+    client.transport.write(_REQUEST.format(port=port).encode())
+    if opened is not None:
+        await opened
+    client.say({"type": "auth", "id": "auth", "payload": {"database": "default"}})

@@ -13,8 +13,8 @@ what was done, as far as anybody outside of the process can know:
     acked <n>               ACK, or the COMMIT around it, has returned
     failed <n>              NACK has returned, or what it means that the session was closed as lost is durable
 
-Jobs whose number ends in 7 fail at their first two attempts; those that end in 13 always do, and end as dead letters.
-Every fifth job (of those that do not fail) is acknowledged in one transaction with a node `Effect` that the worker writes.
+Jobs whose number ends in 7 fail at their first two attempts; those that end in 13 always do: they end as dead letters.
+Every fifth job is acknowledged in one transaction with a node `Effect` that the worker writes.
 """
 
 from __future__ import annotations

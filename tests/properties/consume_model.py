@@ -254,9 +254,9 @@ class Model:
         stored = [facts for (each, _), facts in self.facts.items() if each == element]
         if any(facts.parked for facts in stored):
             self.parked.add(element)
-        if latest := max((facts.until for facts in stored), default=0):
-            if latest > self.now:
-                self.until[element] = latest
+        latest = max((facts.until for facts in stored), default=0)
+        if latest > self.now:
+            self.until[element] = latest
 
     def _drop_unwanted(self) -> None:
         wanted = {element for pool in self.pools.values() for element in pool.wants}

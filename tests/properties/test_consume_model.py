@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -166,7 +167,7 @@ class ConsumeMachine(RuleBasedStateMachine):
         for level in channels:
             self._make_channel(level)
         for rank, account in jobs:
-            if channels and data.draw(st.integers(0, 1)):
+            if len(channels) > 0 and data.draw(st.booleans()):
                 self.spawn_in_channel(data)
             else:
                 self.spawn(rank, account)
@@ -224,12 +225,9 @@ class ConsumeMachine(RuleBasedStateMachine):
 
     @contextmanager
     def fails(self, *codes: str) -> Iterator[None]:
-        try:
+        with pytest.raises(VedetteError) as caught:
             yield
-        except VedetteError as error:
-            assert error.code in codes, error
-            return
-        raise AssertionError(f"expected {codes}")
+        assert caught.value.code in codes, caught.value
 
     # --- the graph ------------------------------------------------------------------------------------------------
 
@@ -693,13 +691,12 @@ class ConsumeMachine(RuleBasedStateMachine):
         transaction = self.transactions[session]
         assert transaction is not None
         over = any(claim.id not in self.model.claims for claim in transaction.enlisted)
+        code: str | None = None
         try:
             self.sessions[session].execute("COMMIT")
         except VedetteError as error:
             note(f"COMMIT: {error}")
             code = error.code
-        else:
-            code = None
         if transaction.aborted or over:
             assert code == ("E5005" if transaction.aborted else "E8004")
         elif code is not None:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
 
 from tests.properties.test_handshake_file_storm import FileStorm
 from vedette.handshake.configs import WatchFolderConfig
@@ -84,42 +84,40 @@ class IngestStorm(FileStorm):
         else:
             path.write_bytes(data)
 
-    @rule(name=FEW, data=DATA)
-    def put_one(self, name: str, data: bytes | None) -> None:
+    def put_one(self, name: str, data: bytes | None, followed_up: int) -> None:
+        """Nobody notices; it is put into the queue; it is processed as well."""
         self.put_file(name, data)
+        if followed_up > 0:
+            self.scan()
+        if followed_up > 1:
+            self.drain.step()
 
-    @rule(name=FEW, data=DATA)
     def put_meanwhile(self, name: str, data: bytes | None) -> None:
         self.meanwhile.append((name, data))
 
-    @rule()
     def scan(self) -> None:
         self._take(self.folder.reconcile(), refused=0)
 
-    @rule(steps=st.integers(1, 5), seconds=st.sampled_from([0, 1, 10, 100]))
     def process(self, steps: int, seconds: int) -> None:
         for _ in range(steps):
             self.drain.step()
             self.clock.advance(seconds)
 
-    @rule(down=st.booleans())
     def change_the_sink(self, down: bool) -> None:
         self.store.down = "no route" if down else None
 
-    @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
         if paused:
             self.tables.pause_watch("w")
         else:
             self.tables.resume_watch("w")
 
-    @rule()
     def lose_a_worker(self) -> None:
         """It claimed, and is never heard of again."""
         self.queue.claim(2, "lost")
 
-    @rule(confirmed=st.booleans())
-    def restart(self, confirmed: bool) -> None:
+    def restart(self, confirmed: bool, processed: bool) -> None:
+        """Killed between the queue and the note of what was seen, or not; another process may drain the queue."""
         look = self.folder.reconcile()
         self.folder.announce(look.changes)
         taken = self.feed.take(look.changes)
@@ -128,6 +126,8 @@ class IngestStorm(FileStorm):
         self.seen.close()
         self.tables.close()
         self._open()
+        if processed:
+            self.drain.step()
 
     def _take(self, look: Look, refused: int) -> None:
         self.folder.announce(look.changes)
@@ -178,7 +178,29 @@ class IngestStorm(FileStorm):
         }
 
 
-TestIngestStorm = IngestStorm.TestCase
-TestIngestStorm.settings = settings(
-    max_examples=60, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
+def call(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(st.just(name), *arguments)
+
+
+PUT = call("put_one", FEW, DATA, st.integers(0, 2))
+STEPS = st.one_of(
+    *[PUT] * 4,  # most of what happens happens to files
+    call("put_meanwhile", FEW, DATA),
+    call("restart", st.booleans(), st.booleans()),
+    call("process", st.integers(1, 5), st.sampled_from([0, 1, 10, 100])),
+    call("rename", FEW, FEW),
+    call("change_the_sink", st.booleans()),
+    call("pause", st.booleans()),
+    call("lose_a_worker"),
 )
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEPS, min_size=8, max_size=30))
+def test_the_store_is_what_a_clean_rebuild_is(steps: list[tuple[Any, ...]]) -> None:
+    storm = IngestStorm()
+    try:
+        for name, *arguments in steps:
+            getattr(storm, name)(*arguments)
+    finally:
+        storm.teardown()

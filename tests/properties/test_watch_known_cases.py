@@ -553,7 +553,7 @@ def test_looking_back_ends_with_what_is_being_written(oracle: Oracle) -> None:
     assert told == [("added", 2), ("changed", 5), ("added", 3)]
     assert [(event.match or {})["sum"] for event in sums.poll()] == [3, 10]
     oracle.do("ROLLBACK")
-    assert [(event.type, event.match["t.points"]) for event in rows.poll()] == [
+    assert [(event.type, (event.match or {})["t.points"]) for event in rows.poll()] == [
         ("changed", 1),
         ("removed", 3),
     ]

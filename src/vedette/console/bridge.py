@@ -62,6 +62,10 @@ class Bridge:
             if message.get("id") == "http":
                 return message
 
+    def expire(self) -> bool:
+        """End it when its token has expired; whether it did."""
+        return self._connection.expire(self._board.now())
+
     def end(self, *, orderly: bool) -> None:
         self._board.disconnect(self._connection, orderly=orderly)
 

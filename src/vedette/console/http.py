@@ -45,6 +45,9 @@ _STATUS: Mapping[str, int] = {
 }
 
 
+_FULL = {"code": "too_many_connections", "message": "as many connections as there may be", "retryable": True}
+
+
 class _SameOrigin:
     """Pages of other origins, and names that were made to point here, are turned away."""
 
@@ -112,6 +115,8 @@ def make_app(
 
 async def _statement(board: Switchboard, request: Request, type: str) -> Response:
     """One statement as one request: `{"statement": …, "params": …}` or `{"ontology": …}`."""
+    if board.full:
+        return _refused(_FULL)
     try:
         payload = await _body(request, board.limits.max_frame_bytes)
     except ValueError as error:
@@ -160,6 +165,8 @@ def _refused(payload: dict[str, Any]) -> Response:
 
 async def _events(board: Switchboard, request: Request) -> Response:
     """One subscription as a stream of events. `Last-Event-ID` is a resume token."""
+    if board.full:
+        return _refused(_FULL)
     query = request.query_params
     database = request.path_params.get("database") or query.get("database", "")
     if "token" in query or "access_token" in query:
@@ -192,10 +199,12 @@ async def _events(board: Switchboard, request: Request) -> Response:
                         data = await bridge.hear()
                 except TimeoutError:
                     yield b": heartbeat\n\n"
-                    continue
+                    data = b""
+                bridge.expire()
                 if data is None:
                     return
-                yield _sse(data)
+                if data:
+                    yield _sse(data)
         finally:
             await opened.__aexit__(None, None, None)
 

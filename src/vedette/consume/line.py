@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from typing import Any, Protocol
 
 from vedette.consume.rank import Rank
@@ -197,7 +198,7 @@ class LongLine:
             assert 0 <= self._head < len(self._blocks[0])
         entries = [entry for block in self._blocks for entry in block][self._head :]
         assert len(entries) == self._entries
-        assert all(one < other for one, other in zip(entries, entries[1:], strict=False))
+        assert all(one < other for one, other in pairwise(entries))
         assert self._lasts == [block[-1] for block in self._blocks]
         standing = [entry[-1] for entry in entries if _valid(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
@@ -248,7 +249,7 @@ class SerialLine:
         return front[0][-1] if front else None
 
     def _may_go(self, entry: _Entry) -> bool:
-        place = entry[-1]
+        place: Stander = entry[-1]
         line = self._lines.get(place.serial)
         return _valid(entry) and line is not None and line.first() is place and not self._held(place.serial)
 

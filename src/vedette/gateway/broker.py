@@ -35,6 +35,8 @@ __all__ = ["Broker", "Client"]
 
 log = logging.getLogger(__name__)
 REPLAY_CHUNK_BYTES = 262_144
+MOST_LINGERING = 200_000
+"""Streams that wait for somebody to come back; more are not kept."""
 
 
 class Client:
@@ -87,12 +89,15 @@ class Broker:
         self.clients: dict[tuple[Port, int], Client] = {}
         self.desks: dict[str, Desk] = {}
         self.streams = 0
+        self.subscriptions = 0
         self.events = 0
         self._wake = wake
         self._ready: deque[WatchStream | CollectionTap] = deque()
         self._finished: deque[Callable[[], None]] = deque()
         self._told: list[tuple[Port, Any, Desk | None, str | None]] = []
         """What is told when it is durable: to whom, what, about which database, in answer to which message."""
+        self._touched: set[Desk] = set()
+        """Databases that this batch concerned: what it did there is to be made durable."""
         self._lingering: deque[Stream] = deque()
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
 
@@ -103,13 +108,17 @@ class Broker:
         while self._finished:
             self._finished.popleft()()
         for port, record in requests:
-            self._take(port, record)
+            try:
+                self._take(port, record)
+            except Exception:  # what one request does wrong keeps no other from being carried out
+                log.exception("A request could not be taken", extra={"action": "broker.take_failed"})
         self.settle()
         self._release()
 
     def settle(self) -> None:
         """Make durable what was done, and number what came of it."""
-        for desk in list(self.desks.values()):
+        touched, self._touched = self._touched, set()
+        for desk in touched:
             self._flush(desk)
         while self._ready:
             source = self._ready.popleft()
@@ -189,6 +198,7 @@ class Broker:
 
     def say(self, client: Client, record: Any, id: str | None = None) -> None:
         """When it is durable; `id` is the message that it answers."""
+        self._touched.add(client.desk)
         self._told.append((client.port, record, client.desk, id))
 
     # --- requests -----------------------------------------------------------------------------------------------
@@ -343,10 +353,9 @@ class Broker:
         self.subscribing.subscribe(client, record)
 
     def _check_quotas(self, client: Client) -> None:
-        total = sum(desk.subscriptions for desk in self.desks.values()) if len(self.desks) > 1 else 0
         checks = (
             (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
-            (total or client.desk.subscriptions, self.limits.max_subscriptions_total),
+            (self.subscriptions, self.limits.max_subscriptions_total),
         )
         for current, limit in checks:
             if current >= limit:
@@ -357,6 +366,7 @@ class Broker:
         """The subscriber is counted; what it is told first is the caller's business."""
         client.subs[name] = stream
         client.desk.subscriptions += 1
+        self.subscriptions += 1
         stream.enter(client.port, checksum=client.checksum)
 
     def part(self, client: Client, name: str, *, returns: bool = False) -> None:
@@ -365,6 +375,7 @@ class Broker:
         if stream is None:
             return
         client.desk.subscriptions -= 1
+        self.subscriptions -= 1
         stream.leave(client.port, (client.port, client.conn, name), checksum=client.checksum)
         now = self.clock.monotonic()
         seconds = client.desk.window.bounds.seconds
@@ -372,7 +383,7 @@ class Broker:
             stream.promised_until = now + seconds
         if stream.members:
             return
-        if stream.promised_until > now:
+        if stream.promised_until > now and len(self._lingering) < MOST_LINGERING:
             stream.linger_until = stream.promised_until
             self._lingering.append(stream)
         else:

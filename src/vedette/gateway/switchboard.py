@@ -47,7 +47,7 @@ class Switchboard:
         self.delivered = 0
         """Events that were handed to connections so far."""
         self.watermarks = Watermarks(limits.gateway_outbox_bytes)
-        self._now = clock.now
+        self.now = clock.now
         self._ask = ask
         self._last_number = 0
         self._audiences: dict[int, _Audience] = {}
@@ -68,7 +68,7 @@ class Switchboard:
             authority=self.authority,
             limits=self.limits,
             ask=self._asked,
-            now=self._now,
+            now=self.now,
         )
         self.connections[number] = connection
         return connection

@@ -20,5 +20,3 @@ class PipelineContext:
     """The folder of the index files; every executor must see it."""
     secret: str = ""
     """What a gateway wants to hear before it takes deliveries."""
-    broadcast_fan_out: int = 0
-    """Gateways that get changes unfiltered while the index is unsure; 0 while it is not."""

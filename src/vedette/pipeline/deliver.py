@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
+from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.ingest_frames import Complete, DeliveredChange
 from vedette.pipeline.ingest_link import IngestLink, connect
@@ -52,6 +53,7 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         "matches": matches,
         "undeliverable": lost,
         "quarantined": len(poisoned),
+        **telemetry.take(),
     }
     return pa.RecordBatch.from_pylist([counts], schema=OUTCOME)
 

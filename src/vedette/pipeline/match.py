@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.schema import DELIVERIES
+from vedette.pipeline.telemetry import note_match, note_time
 from vedette.sources.images import decode_image
-from vedette.subscriptions.columns import Ints
+from vedette.subscriptions.columns import Bools, Ints
 from vedette.subscriptions.forms import Form, watch_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
@@ -23,11 +25,13 @@ from vedette.watch.delta import same
 
 __all__ = ["match"]
 
+_clock = SystemClock()
 _KEPT = [field.name for field in DELIVERIES][:14]
 
 
 def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     """One row per change and gateway; rows with a problem go on, so that somebody hears of them."""
+    begin = _clock.monotonic()
     decoded = _Decoded(batch)
     groups: list[tuple[Ints, Matches]] = []
     for tenant, collection, version, newer_than, rows in decoded.groups():
@@ -35,7 +39,9 @@ def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         segments, dead = index.collection(tenant, collection)
         images = ImageRows(tenant, collection, [decoded.changes[row] for row in rows])
         found = match_segments(segments, dead, images, newer_than=newer_than)
+        note_match(found.counts)
         groups.append((np.array(rows, np.int64), _visible(found, images)))
+    note_time((_clock.monotonic() - begin) * 1000)
     return _deliveries(batch, decoded.problems, groups)
 
 
@@ -101,36 +107,37 @@ def _differs(watch: WatchForm, change: DocumentChange) -> bool:
 
 
 def _deliveries(
-    batch: pa.RecordBatch, problems: list[str | None], groups: Iterable[tuple[Ints, Matches]]
+    batch: pa.RecordBatch, problems: list[str | None], groups: Sequence[tuple[Ints, Matches]]
 ) -> pa.RecordBatch:
-    rows, gateways = [], []
-    subscriptions: dict[int, list[list[int]]] = {ENTER: [], UPDATE: [], LEAVE: []}
-    for places, found in groups:
-        order = np.lexsort((found.reason, found.gateway, found.change))
-        change, gateway, reason = found.change[order], found.gateway[order], found.reason[order]
-        numbers = found.number[order]
-        edges = _edges((change[1:] != change[:-1]) | (gateway[1:] != gateway[:-1]), len(change))
-        rows.extend(places[change[edges[:-1]]].tolist())
-        gateways.extend(gateway[edges[:-1]].tolist())
-        for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            cuts = low + np.searchsorted(reason[low:high], [LEAVE, ENTER, UPDATE, UPDATE + 1])
-            for kind, start, end in zip((LEAVE, ENTER, UPDATE), cuts, cuts[1:], strict=False):
-                subscriptions[kind].append(numbers[start:end].tolist())
-    poisoned = [row for row, problem in enumerate(problems) if problem is not None]
-    order = np.argsort(np.array(rows + poisoned, np.int64), kind="stable")
-    chosen = batch.take(pa.array(np.array(rows + poisoned, np.int64)[order]))
-    empty: list[list[int]] = [[] for _ in poisoned]
+    """One row per change and gateway, in the order of the batch; the subscriptions as lists."""
+    nothing = np.empty(0, np.int64)
+    rows = np.concatenate([nothing, *(places[found.change] for places, found in groups)])
+    gateways = np.concatenate([np.empty(0, np.int32), *(found.gateway for _, found in groups)])
+    reasons = np.concatenate([np.empty(0, np.uint8), *(found.reason for _, found in groups)])
+    numbers = np.concatenate([nothing, *(found.number for _, found in groups)])
+    poisoned = np.array([row for row, problem in enumerate(problems) if problem is not None], np.int64)
+    rows = np.concatenate([rows, poisoned])
+    gateways = np.concatenate([gateways, np.full(len(poisoned), -1, np.int32)])
+    order = np.lexsort((gateways, rows))
+    rows, gateways = rows[order], gateways[order]
+    starts = np.flatnonzero(
+        np.concatenate(([True], (rows[1:] != rows[:-1]) | (gateways[1:] != gateways[:-1])))
+    )
+    starts = starts if len(rows) else nothing
+    reasons = np.concatenate([reasons, np.zeros(len(poisoned), np.uint8)])[order]
+    numbers = np.concatenate([numbers, np.zeros(len(poisoned), np.int64)])[order]
+    chosen = batch.take(pa.array(rows[starts]))
     arrays = [chosen[name] for name in _KEPT]
-    arrays.append(pa.array([None] * len(rows) + [problems[row] for row in poisoned], pa.string()).take(order))
-    arrays.append(pa.array(gateways + [-1] * len(poisoned), pa.int32()).take(order))
-    lists = (pa.array(subscriptions[kind] + empty, pa.list_(pa.int64())) for kind in (ENTER, UPDATE, LEAVE))
-    arrays.extend(column.take(order) for column in lists)
-    arrays.append(pa.nulls(len(order), pa.string()))
-    arrays.append(pa.array([False] * len(order)))
+    arrays.append(pa.array(problems, pa.string()).take(pa.array(rows[starts])))
+    arrays.append(pa.array(gateways[starts], pa.int32()))
+    arrays.extend(_lists(numbers, reasons == kind, starts) for kind in (ENTER, UPDATE, LEAVE))
+    arrays.append(pa.nulls(len(starts), pa.string()))
+    arrays.append(pa.array(np.zeros(len(starts), np.bool_)))
     return pa.RecordBatch.from_arrays(arrays, schema=DELIVERIES)
 
 
-def _edges(differs: Any, count: int) -> Ints:
-    if not count:
-        return np.zeros(1, np.int64)
-    return np.concatenate(([0], np.flatnonzero(differs) + 1, [count]))
+def _lists(numbers: Ints, chosen: Bools, starts: Ints) -> pa.ListArray:
+    """The chosen numbers of each stretch that begins at one of `starts`."""
+    before = np.concatenate(([0], np.cumsum(chosen)))
+    offsets = before[np.concatenate((starts, [len(numbers)]))]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(numbers[chosen], pa.int64()))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from vedette.clock import Clock, SystemClock
 from vedette.subscriptions.registry import Gateway, SubscriptionRegistry
 
-__all__ = ["forget_gateways", "gateways_of"]
+__all__ = ["fan_out_of", "forget_gateways", "gateways_of"]
 
 FRESH_SECONDS = 0.5
 """How old the knowledge may be; who fails to reach a gateway asks anew."""
@@ -19,12 +19,21 @@ class _Members:
         self._clock = clock
         self._until = 0.0
         self._gateways: list[Gateway] = []
+        self._fan_out = 0
 
     def gateways(self) -> list[Gateway]:
+        self._refresh()
+        return self._gateways
+
+    def fan_out(self) -> int:
+        self._refresh()
+        return self._fan_out
+
+    def _refresh(self) -> None:
         now = self._clock.monotonic()
         if now >= self._until:
-            self._gateways, self._until = self._registry.gateways(), now + FRESH_SECONDS
-        return self._gateways
+            self._gateways, self._fan_out = self._registry.gateways(), self._registry.fan_out()
+            self._until = now + FRESH_SECONDS
 
     def forget(self) -> None:
         self._until = 0.0
@@ -38,6 +47,11 @@ def _members(address: str) -> _Members:
 def gateways_of(registry: str) -> list[Gateway]:
     """Gateways whose lease has not run out."""
     return _members(registry).gateways()
+
+
+def fan_out_of(registry: str) -> int:
+    """How many gateways get changes unfiltered; 0 while the index is sure of itself."""
+    return _members(registry).fan_out()
 
 
 def forget_gateways(registry: str) -> None:

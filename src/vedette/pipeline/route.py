@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.members import gateways_of
+from vedette.pipeline.members import fan_out_of, gateways_of
 from vedette.pipeline.ring import Ring
 from vedette.pipeline.schema import DELIVERIES
 
@@ -25,11 +25,12 @@ def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     addresses = {gateway.number: gateway.address for gateway in gateways}
     found = [addresses.get(number) for number in batch["gateway"].to_pylist()]
     routed = _with(batch, "address", pa.array(found, pa.string()))
-    if not context.broadcast_fan_out:
+    fan_out = fan_out_of(context.registry)
+    if not fan_out:
         return routed
     ring = Ring(gateway.name for gateway in gateways)
     numbers = {gateway.name: gateway.number for gateway in gateways}
-    return _broadcast(routed, ring, numbers, addresses, context.broadcast_fan_out)
+    return _broadcast(routed, ring, numbers, addresses, fan_out)
 
 
 def _with(batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:

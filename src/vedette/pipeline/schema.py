@@ -78,6 +78,12 @@ OUTCOME = pa.schema(
         ("matches", pa.int64()),
         ("undeliverable", pa.int64()),
         ("quarantined", pa.int64()),
+        # What the worker counted meanwhile (vedette.pipeline.telemetry).
+        ("candidates", pa.int64()),
+        ("faults", pa.int64()),
+        ("absent", pa.int64()),
+        ("passed", pa.int64()),
+        ("match_ms", pa.float64()),
     ]
 )
 """After deliver: what was done, one row per batch."""
@@ -85,6 +91,7 @@ OUTCOME = pa.schema(
 _SPARK_TYPES = {
     pa.int64(): "bigint",
     pa.int32(): "int",
+    pa.float64(): "double",
     pa.string(): "string",
     pa.binary(): "binary",
     pa.bool_(): "boolean",

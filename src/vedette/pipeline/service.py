@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections import Counter
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
@@ -21,9 +22,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from vedette.clock import Clock, SystemClock
 from vedette.errors import VedetteError
 from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.index_health import IndexHealth, Verdict
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.session import LOCAL_MASTER, open_session
-from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.pipeline.stream import METRICS, start_stream, stop_stream
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper
 from vedette.subscriptions.index_files import Compactor
@@ -74,6 +76,9 @@ class PipelineService:
             secret=secret,
         )
         self._states = StateTeller(self.context)
+        self._health = IndexHealth()
+        self._judged = -1
+        self._totals: Counter[str] = Counter()
         self.restarts = 0
 
     def run(self, stop: Flag) -> None:
@@ -101,7 +106,13 @@ class PipelineService:
         query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
         try:
             while query.isActive and not stop.is_set():
-                self._say("running", **_progress(query, self._journal.last_offset()))
+                self._judge(query)
+                self._say(
+                    "running",
+                    **_progress(query, self._journal.last_offset()),
+                    index=self._health.state,
+                    totals=dict(self._totals),
+                )
                 stop.wait(LOOK_SECONDS)
         finally:
             problem = query.exception() if not query.isActive else None
@@ -114,6 +125,35 @@ class PipelineService:
             if "E6006" in str(problem):
                 self._give_up_the_gap()
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
+
+    def _judge(self, query: StreamingQuery) -> None:
+        """Take in the counts of batches that have ended since; act on what they say about the index."""
+        for progress in query.recentProgress:
+            found = progress["observedMetrics"].get(METRICS)
+            if progress["batchId"] <= self._judged or found is None:
+                continue
+            self._judged = progress["batchId"]
+            counts = {name: value or 0 for name, value in found.asDict().items()}
+            self._totals.update({name: round(value) for name, value in counts.items()})
+            verdict = self._health.observe(
+                absent=counts["absent"],
+                passed=counts["passed"],
+                changes=counts["changes"],
+                match_ms=counts["match_ms"],
+                now=self._clock.monotonic(),
+            )
+            self._obey(verdict)
+
+    def _obey(self, verdict: Verdict) -> None:
+        if verdict.rebuild:
+            for tenant, held in self._compactor.manifest.collections.items():
+                for collection in held:
+                    self._compactor.doubt(tenant, collection)
+            log.warning("The index is built anew: %s", verdict.reason, extra={"action": "index.rebuild"})
+        if verdict.fan_out != self._registry.fan_out():
+            self._registry.set_fan_out(verdict.fan_out)
+            extra = {"action": "route.broadcast", "fan_out": verdict.fan_out, "reason": verdict.reason}
+            log.warning("Changes are%s broadcast", "" if verdict.fan_out else " no longer", extra=extra)
 
     def _give_up_the_gap(self) -> None:
         """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from threading import Event as Flag
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col
+from pyspark.sql.functions import sum as sum_
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
@@ -14,9 +16,11 @@ from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.schema import OUTCOME, spark_schema
 from vedette.pipeline.topology import hot_path
 
-__all__ = ["start_stream", "stop_stream"]
+__all__ = ["METRICS", "start_stream", "stop_stream"]
 
 DRAIN_SECONDS = 10.0
+METRICS = "vedette"
+"""Under this name the outcomes of a batch stand in the query's progress, summed up."""
 
 
 def start_stream(
@@ -42,8 +46,10 @@ def start_stream(
     }
     changes = session.readStream.format(JournalSource.name()).options(**options).load()
     outcomes = changes.mapInArrow(hot_path(context), spark_schema(OUTCOME))
+    sums = [sum_(col(field.name)).alias(field.name) for field in OUTCOME]
     return (
-        outcomes.writeStream.format("noop")
+        outcomes.observe(METRICS, *sums)
+        .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime="0 seconds")

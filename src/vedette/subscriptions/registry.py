@@ -131,6 +131,19 @@ class SubscriptionRegistry:
             )
         return [Gateway._make(row) for row in found]
 
+    def set_fan_out(self, count: int) -> None:
+        """How many gateways get changes unfiltered, while the index is unsure; 0 is none."""
+        with self._place.writing() as rows:
+            rows.execute(
+                "INSERT INTO meta VALUES ('fan_out', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                (count,),
+            )
+
+    def fan_out(self) -> int:
+        with self._place.reading() as rows:
+            found = rows.execute("SELECT value FROM meta WHERE key = 'fan_out'")
+        return int(found[0][0]) if found else 0
+
     def leave(self, name: str) -> None:
         """A gateway goes in good order: its subscriptions end at once."""
         with self._place.writing() as rows:

@@ -141,7 +141,9 @@ class _Reader:
         match node:
             case Literal(value=value):
                 return Literal(value)
-            case Unary(op="-", operand=Literal(value=int() | float() as value)) if not isinstance(value, bool):
+            case Unary(op="-", operand=Literal(value=int() | float() as value)) if not isinstance(
+                value, bool
+            ):
                 return Literal(-value)
             case Parameter(name=name, optional=optional):
                 if name not in self._params and not optional:

@@ -53,7 +53,11 @@ def compare(one: tuple[Any, ...], other: tuple[Any, ...], descending: list[bool]
 @given(tables())
 def test_as_order_by_sorts(table: tuple[list[tuple[Any, ...]], list[bool]]) -> None:
     rows, descending = table
-    expected = sorted(rows, key=cmp_to_key(lambda one, other: compare(one, other, descending)))
+
+    def by_columns(one: tuple[Any, ...], other: tuple[Any, ...]) -> int:
+        return compare(one, other, descending)
+
+    expected = sorted(rows, key=cmp_to_key(by_columns))
     assert sorted(rows, key=lambda row: rank_of(row, descending)) == expected
 
 

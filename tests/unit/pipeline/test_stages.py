@@ -173,14 +173,9 @@ def test_route_finds_gateways_and_broadcasts_while_the_index_is_unsure(place: Pl
     found = place.matched(row(1))
     directed = route(found, place.context)
     assert directed["address"].to_pylist() == [place.receivers["g1"].address]
-    unsure = PipelineContext(
-        journal=place.context.journal,
-        registry=place.context.registry,
-        index=place.context.index,
-        secret="s",
-        broadcast_fan_out=3,
-    )
-    wide = route(found, unsure)
+    place.registry.set_fan_out(3)
+    forget_gateways(place.context.registry)
+    wide = route(found, place.context)
     copies = [row for row in wide.to_pylist() if row["unfiltered"]]
     assert 2 <= len(copies) <= 3
     assert all(not copy["enter"] for copy in copies)
@@ -194,9 +189,10 @@ def test_deliver_to_all_and_quarantine_the_rest(place: Place):
     batch = route(place.matched(row(1), row(2), row(3, after=b"[1]")), place.context)
     done = deliver(batch, place.context)
     assert done.schema == OUTCOME
-    assert done.to_pylist() == [
-        {"changes": 3, "deliveries": 4, "matches": 4, "undeliverable": 0, "quarantined": 1}
-    ]
+    (counts,) = done.to_pylist()
+    expected = {"changes": 3, "deliveries": 4, "matches": 4, "undeliverable": 0, "quarantined": 1}
+    assert expected.items() <= counts.items()
+    assert counts["candidates"] >= 4
     for name in ("g1", "g2"):
         assert [change.key for change in place.receivers[name].changes] == ["k1", "k2"]
     (poison,) = place.journal.quarantined("shop")

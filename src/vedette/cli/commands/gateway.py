@@ -97,16 +97,16 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
 
     from vedette.cli.engine_process import stop_asked, taken_port
     from vedette.clock import SystemClock
-    from vedette.gateway.auth import authority_of
+    from vedette.gateway.auth import TokenAuthority, authority_of
     from vedette.gateway.limits import GatewayLimits
     from vedette.gateway.secret import directory_secret
-    from vedette.gateway.service import tls_of
+    from vedette.gateway.service import keep_keys_fresh, tls_of
     from vedette.gateway.worker import GatewayWorker
     from vedette.settings import load_settings
 
     directory, clock = directory_of(data), SystemClock()
     settings = load_settings(directory, os.environ)
-    socket = _engine_socket(data)
+    socket, authority = _engine_socket(data), authority_of(settings, clock)
 
     async def main() -> None:
         stop = asyncio.Event()
@@ -114,18 +114,23 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
         worker = GatewayWorker(
             socket=socket,
             secret=directory_secret(directory),
-            authority=authority_of(settings, clock),
+            authority=authority,
             limits=GatewayLimits.of(settings),
             clock=clock,
             name=role,
             allowed_origins=settings.allowed_origins,
             tls=tls_of(settings),
         )
+        keys = (
+            asyncio.create_task(keep_keys_fresh(authority)) if isinstance(authority, TokenAuthority) else None
+        )
         with taken_port(host, port, "--port"):
             await worker.start(host, port)
         _ready(_mark(data, port, role))
         await stop.wait()
         _gone(_mark(data, port, role))
+        if keys is not None:
+            keys.cancel()
         await worker.stop()
 
     uvloop.run(main())
