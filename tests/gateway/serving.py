@@ -61,6 +61,11 @@ class Serving:
     def web(self) -> str:
         return f"http://127.0.0.1:{self.http_port}"
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """Have something done on the server's loop, and its result."""
         assert self._loop is not None

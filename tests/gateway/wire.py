@@ -6,7 +6,7 @@ import json
 from collections import deque
 from typing import Any
 
-from vedette.engine.home import open_vedette
+from vedette.engine.home import Vedette, open_vedette
 from vedette.gateway.auth import Authority, OpenDoor
 from vedette.gateway.broker import Broker
 from vedette.gateway.limits import GatewayLimits
@@ -55,11 +55,12 @@ class Wire:
         authority: Authority | None = None,
         settings: dict[str, Any] | None = None,
         clock: ManualClock | None = None,
+        home: Vedette | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.limits = limits or GatewayLimits()
         self.authority = authority or OpenDoor()
-        self.home = open_vedette(
+        self.home = home or open_vedette(
             location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
         )
         self.broker = Broker(self.home, seal=TokenSeal(SECRET), limits=self.limits, clock=self.clock)

@@ -847,7 +847,7 @@ class ConsumeMachine(RuleBasedStateMachine):
 
 TestConsume = ConsumeMachine.TestCase
 TestConsume.settings = settings(
-    max_examples=5_000 if SOAK else 250,
+    max_examples=5_000 if SOAK else 180,
     stateful_step_count=80 if SOAK else 50,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

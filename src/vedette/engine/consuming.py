@@ -213,17 +213,14 @@ class Consuming:
         """What a commit means for the pools; their members are woken when it is durable."""
         if self.desk.attempts:
             self._forget_deleted(commit)
-        if commit.next_tick > commit.tick:
+        shapes = self.hub.concerned(commit.changes)
+        if shapes:
+            left = self._take_out_deleted(commit.changes)
+            self._tell(commit, [s for s in shapes if left or not _stands_alone(s)], left)
+        if commit.next_tick > commit.tick and self._ticking:
             for pool in self._ticking.values():
                 pool.tick()
             self._wake_when_durable(self._ticking.values(), commit.sequence)
-        shapes = self.hub.concerned(commit.changes)
-        if not shapes:
-            return
-        left = self._take_out_deleted(commit.changes)
-        shapes = [shape for shape in shapes if left or not _stands_alone(shape)]
-        if shapes:
-            self._tell(commit, shapes, left)
 
     def _take_out_deleted(self, changes: Sequence[Difference]) -> Sequence[Difference]:
         """Elements that are gone match no pattern of one element, whatever it says; returns the other changes."""

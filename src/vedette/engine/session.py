@@ -246,6 +246,8 @@ class Session:
                 self.database.watching.management.end_session(self, lost=lost)
                 self.database.sessions.pop(self.id, None)
                 self.database.watching.layer_news()
+            if self.database.watching.triggers and self.database.read_only is None:
+                self.database.watching.triggers.run(self.turn)  # a job that was lost may have been buried
 
     def __enter__(self) -> Self:
         return self

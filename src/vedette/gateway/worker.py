@@ -39,7 +39,7 @@ class _Link(asyncio.Protocol):
         self._reader = FrameReader()
         self.transport: asyncio.Transport | None = None
         self.welcome = asyncio.get_running_loop().create_future()
-        self.lost = asyncio.get_running_loop().create_future()
+        self.lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -63,9 +63,9 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.transport = None
-        for future in (self.welcome, self.lost):
-            if not future.done():
-                future.set_result(None)
+        self.lost.set()
+        if not self.welcome.done():
+            self.welcome.set_result(None)
 
 
 class GatewayWorker:
@@ -115,7 +115,7 @@ class GatewayWorker:
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self._link is not None and self._link.transport is not None:
             self._link.transport.close()
-            await self._link.lost
+            await self._link.lost.wait()
 
     # --- the link -----------------------------------------------------------------------------------------------
 
@@ -138,12 +138,12 @@ class GatewayWorker:
             encode_batch([link.Hello(version=LINK_VERSION, secret=self._secret, name=self._name)])
         )
         await held.welcome
-        if held.lost.done():
+        if held.lost.is_set():
             return
         self._requests.clear()
         self._link, self.server.absent = held, False
         self.linked.set()
-        await held.lost
+        await held.lost.wait()
         self._link, self.server.absent = None, True
         self.linked.clear()
         self.board.engine_lost()

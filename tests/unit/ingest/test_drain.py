@@ -181,6 +181,25 @@ def test_a_worker_that_dies_leaves_its_tasks_to_the_next(bench: Bench) -> None:
     assert bench.stored() == {"a", "b"}
 
 
+def test_a_claim_that_ends_while_it_works_is_done_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.feed.take(bench.create("a"))
+    real = bench.store.flush
+
+    def slow() -> None:
+        bench.clock.advance(61)
+        real()
+
+    monkeypatch.setattr(bench.store, "flush", slow)
+    bench.drain.step()
+    assert "A claim ended before its task was done" in caplog.text
+    monkeypatch.setattr(bench.store, "flush", real)
+    assert bench.queue.depth() == 1
+    assert bench.drain.step() == DrainReport(done=1)
+    assert (bench.queue.depth(), bench.store.replacements) == (0, 1), "the second time it was unchanged"
+
+
 def test_a_watch_that_is_removed_meanwhile_does_no_harm(bench: Bench) -> None:
     bench.feed.take(bench.create("a"))
     bench.tables.remove_watch("w")

@@ -1,0 +1,41 @@
+"""deliver_on: tick for consumers, as for watches: what a commit brings is there when logical time has moved on."""
+
+from __future__ import annotations
+
+import vedette
+
+TEXT = "WATCH j: Job [mode: consume, deliver_on: tick, initial: none] RETURN j.n"
+
+
+def taken(handle: vedette.WatchHandle) -> list[int]:
+    return [event.match["j.n"] for event in handle.poll() if event.match is not None]
+
+
+def test_with_a_tick_at_every_commit_work_comes_at_once() -> None:
+    with vedette.open(":memory:") as db, db.session() as session:
+        db.define("node Job { n: Int }")
+        handle = session.watch(TEXT)
+        session.execute("SPAWN j: Job { n = 1 }")
+        assert taken(handle) == [1]
+
+
+def test_without_ticks_work_waits_for_one() -> None:
+    with vedette.open(":memory:", settings=vedette.Settings(tick="manual")) as db, db.session() as session:
+        db.define("node Job { n: Int }")
+        handle = session.watch(TEXT)
+        session.execute("SPAWN j: Job { n = 1 }")
+        assert taken(handle) == []
+        session.execute("TICK")
+        assert taken(handle) == [1]
+
+
+def test_what_a_lost_consumer_buries_sets_off_triggers() -> None:
+    with vedette.open(":memory:") as db, db.session() as session:
+        db.define("node Job { n: Int } node Alarm { rung: Bool = false }")
+        session.run("SPAWN j: Job { n = 1 }; SPAWN a: Alarm {}")
+        session.execute("WATCH a: Alarm WHERE NOT EXISTS(j: Job) ON MATCH DO SET a.rung = true")
+        worker = db.session()
+        handle = worker.watch("WATCH j: Job [mode: consume, max_redeliveries: 0] RETURN j.n")
+        assert taken(handle) == [1]
+        worker.close(lost=True)
+        assert session.execute("MATCH a: Alarm RETURN a.rung").rows == [(True,)]
