@@ -123,6 +123,8 @@ def _table(run: Run) -> Iterator[str]:
     for outcome in run.outcomes:
         reached = verdict(outcome)
         mark = "" if reached is None else "met" if reached else "**missed**"
+        if outcome.case in run.quick_cases:
+            mark = "quick run, smaller: not judged"
         ours = value_words(outcome.metric, outcome.series[0])
         peers = ", ".join(f"{s.contender} {ratio_words(outcome, s)}" for s in outcome.series[1:])
         yield f"| {outcome.metric.name} | {ours} | {goal_words(outcome.metric)} | {mark} | {peers} |"

@@ -29,6 +29,8 @@ class Run:
     outcomes: list[Outcome]
     measured: dict[str, str] = field(default_factory=dict)
     """Of a run that was put together from several: when each case was measured, of what, under which load."""
+    quick_cases: list[str] = field(default_factory=list)
+    """Of such a run: cases that were measured smaller than they say. Their goals are not judged."""
 
 
 def write_run(run: Run, path: Path) -> None:
@@ -45,23 +47,30 @@ def joined(runs: Sequence[Run], names: Sequence[str]) -> Run:
     first, last = runs[0], runs[-1]
     outcomes: dict[str, list[Outcome]] = {}
     measured: dict[str, str] = {}
+    quick: set[str] = set()
     for run in runs:
         for case in {outcome.case for outcome in run.outcomes}:
             outcomes[case] = [outcome for outcome in run.outcomes if outcome.case == case]
             measured[case] = run.measured.get(case) or _moment(run)
+            quick.discard(case)
+            if case in run.quick_cases or (run.scale != "full" and not run.measured):
+                quick.add(case)
     return Run(
         machine=replace(first.machine, load_before=max(run.machine.load_before for run in runs)),
-        scale="full" if all(run.scale == "full" for run in runs) else "quick",
+        scale=first.scale,
         complete=set(names) <= outcomes.keys(),
         seconds=sum(run.seconds for run in runs),
         load_after=max(run.load_after for run in runs),
         revision_after=last.revision_after,
         outcomes=[outcome for name in names for outcome in outcomes.get(name, ())],
         measured=measured if len(runs) > 1 else first.measured,
+        quick_cases=sorted(quick) if len(runs) > 1 else first.quick_cases,
     )
 
 
 def _moment(run: Run) -> str:
     machine = run.machine
     disk = f"{machine.syncs_per_second:,.0f} syncs a second"
-    return f"{machine.date} at `{machine.revision}`, load {machine.load_before:.1f} to {run.load_after:.1f}, {disk}"
+    quick = ", a quick run: smaller than the case says, not a number to keep" if run.scale != "full" else ""
+    load = f"load {machine.load_before:.1f} to {run.load_after:.1f}"
+    return f"{machine.date} at `{machine.revision}`, {load}, {disk}{quick}"

@@ -31,7 +31,7 @@ def print_run(run: Run, console: Console) -> None:
     ):
         table.add_column(heading, justify="right" if justify == "right" else "left")
     for outcome in run.outcomes:
-        table.add_row(*_row(outcome))
+        table.add_row(*_row(outcome, judged=outcome.case not in run.quick_cases))
     console.print(table)
     if run.revision_after != machine.revision:
         console.print(f"The source changed during the run, to {run.revision_after}.", style="red")
@@ -41,8 +41,8 @@ def print_run(run: Run, console: Console) -> None:
         console.print(problem, style="red", markup=False)
 
 
-def _row(outcome: Outcome) -> tuple[str, str, str, str, str]:
-    reached = verdict(outcome)
+def _row(outcome: Outcome, *, judged: bool) -> tuple[str, str, str, str, str]:
+    reached = verdict(outcome) if judged else None
     mark = "" if reached is None else "[green]met[/]" if reached else "[red]missed[/]"
     beside = [
         f"{series.contender} {value_words(outcome.metric, series)} ({ratio_words(outcome, series)})"

@@ -170,8 +170,10 @@ CASES = (
         method=(
             "Items of 128 bytes that are there already; one consumer. One at a time: taken, acknowledged, the "
             "acknowledgement durable (where the protocol says so), then the next. 256 in flight: up to so many are "
-            "taken before the first is acknowledged; Redis acknowledges them in one command, Vedette in one call "
-            "that makes a transaction each, the others one by one without waiting in between."
+            "taken before the first is acknowledged. Redis acknowledges them in one command, Vedette in one call that "
+            "makes a transaction each, JetStream and RabbitMQ one by one without waiting in between; beanstalkd's "
+            "client waits for every answer, on eight connections. procrastinate gets a quarter of the items, and "
+            "the start and end of its worker count."
         ),
         contenders=_contenders(_take),
     ),

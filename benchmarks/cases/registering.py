@@ -105,9 +105,7 @@ CASES = (
         ),
         contenders=(
             Contender(name="Vedette", start=_vedette),
-            Contender(
-                name="drasi-lib", start=_drasi, about="add_query; hundreds instead of tens of thousands"
-            ),
+            Contender(name="drasi-lib", start=_drasi, about="add_query; 50 a round instead of 10,000"),
         ),
     ),
     Case(

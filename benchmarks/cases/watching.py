@@ -167,8 +167,8 @@ CASES = (
         ),
         method=(
             "100,000 people. Either each has a watch of their own, or one watch has a key that all people share. The "
-            "changes are the same, each means one event, and its handle is polled after each. No peer could be brought "
-            "to hold 100,000 queries in this machine's memory and time (see the thousand above)."
+            "changes are the same, each means one event, and its handle is polled after each. No peer was tried with "
+            "so many: see what a thousand cost them, above."
         ),
         contenders=(
             Contender(name="Vedette", start=_watching(VedetteLive, _KEYS, 1, everyone=True)),

@@ -91,8 +91,12 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         f"p50 {1000 * np.median(delays):.0f} ms, "
         f"p99 {1000 * np.quantile(delays, 0.99):.0f} ms, lost {len(counted) - len(delays)}"
     )
-    durations = [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress[-50:]]
-    print(f"a batch: median {np.median(durations):.0f} ms over the last {len(durations)}")
+    batches = [progress["durationMs"] for progress in query.recentProgress[-50:]]
+    parts = {name: float(np.median([batch.get(name, 0) for batch in batches])) for name in batches[-1]}
+    print(
+        f"medians of the last {len(batches)} batches, ms: "
+        + ", ".join(f"{n} {v:.0f}" for n, v in parts.items())
+    )
     stop_stream(query)
     session.stop()
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _WORK = 20_000
 """Candidates that one evaluation may look at: the commit that it hangs on must not be held up for long."""
 _COMMITS_PER_CANDIDATE = 5
-"""How many commits go by for each candidate of a check, so that checking stays a few hundredths of the work."""
+"""How many commits go by for each candidate of a check, so that checking stays a small part of the work."""
 
 
 class SelfCheck:

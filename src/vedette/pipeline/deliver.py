@@ -48,7 +48,6 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     lost += _deliver_all(by_gateway, context)
     matches = sum(len(row["enter"]) + len(row["update"]) + len(row["leave"]) for row in rows)
     counts = {
-        "changes": len({row["offset"] for row in rows}),
         "deliveries": len(rows) - len(poisoned) - lost,
         "matches": matches,
         "undeliverable": lost,

@@ -13,7 +13,7 @@ from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.schema import DELIVERIES
-from vedette.pipeline.telemetry import note_match, note_time
+from vedette.pipeline.telemetry import note_changes, note_match, note_time
 from vedette.sources.images import decode_image
 from vedette.subscriptions.columns import Bools, Ints
 from vedette.subscriptions.forms import Form, watch_of
@@ -41,6 +41,7 @@ def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         found = match_segments(segments, dead, images, newer_than=newer_than)
         note_match(found.counts)
         groups.append((np.array(rows, np.int64), _visible(found, images)))
+    note_changes(int(np.count_nonzero(batch["newer_than"].to_numpy() < 0)))
     note_time((_clock.monotonic() - begin) * 1000)
     return _deliveries(batch, decoded.problems, groups)
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, fields
 
 from vedette.subscriptions.matching import MatchCounts
 
-__all__ = ["Telemetry", "note_match", "note_time", "take"]
+__all__ = ["Telemetry", "note_changes", "note_match", "note_time", "take"]
 
 
 @dataclass(slots=True)
 class Telemetry:
+    changes: int = 0
+    """Changes that went through match, once each, also when they concerned nobody."""
     candidates: int = 0
     """Pairs of an image and a subscription that the index proposed."""
     faults: int = 0
@@ -34,6 +36,10 @@ def note_match(counts: MatchCounts) -> None:
     _current.faults += counts.faults
     _current.absent += counts.absent
     _current.passed += counts.passed
+
+
+def note_changes(count: int) -> None:
+    _current.changes += count
 
 
 def note_time(milliseconds: float) -> None:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import complete, deliver
@@ -49,6 +50,7 @@ def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], I
             marks = pc.equal(batch["op"], PROGRESS)
             changes = batch.filter(pc.invert(marks))
             if changes.num_rows:
+                telemetry.take()  # an attempt that failed here before counted for nothing
                 yield run(changes, context)
             for mark in batch.filter(marks).to_pylist():
                 frame = Complete(

@@ -17,6 +17,7 @@ from vedette.errors import SourceError
 from vedette.sources.journal import CollectionJournal
 from vedette.sources.reader import CHUNK, Document, append_scan
 from vedette.sources.records import Source, SourceEvent
+from vedette.storage.names import encode_name
 from vedette.values import timestamp_to_ms
 
 __all__ = ["GraphLogReader"]
@@ -28,12 +29,14 @@ _ELEMENTS = "SELECT id, type, CAST(attributes AS BLOB) FROM elements WHERE targe
 
 
 class GraphLogReader:
-    """The address of the source is the SQLite file of a database of the graph."""
+    """The address of the source is a data directory, whose database the tenant names, or the file of a database."""
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
         self._pause = Flag()
         path = Path(source.address)
+        if path.is_dir():
+            path = path / "databases" / f"{encode_name(source.tenant)}.sqlite"
         if not path.is_file():
             raise SourceError("E6104", f"there is no graph at {path}", fields={"source": source.name})
         self._db = sqlite3.connect(

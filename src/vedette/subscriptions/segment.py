@@ -259,6 +259,7 @@ class Segment:
             Signature(tuple(map(tuple, paths)), tuple(bound) if bound is not None else None, rising)
             for paths, bound, rising in blocks.facts["signatures"]
         ]
+        self._salts = [signature.salt for signature in self.signatures]
         self._columns: dict[tuple[int, int], Column] = {}
 
     @classmethod
@@ -308,7 +309,7 @@ class Segment:
         )
 
     def _look_up(self, place: int, signature: Signature, images: ImageRows) -> Lookup:
-        hashes, keyed = np.full(len(images), signature.salt), np.ones(len(images), np.bool_)
+        hashes, keyed = np.full(len(images), self._salts[place]), np.ones(len(images), np.bool_)
         for path in signature.paths:
             column = images.field(path)
             hashes, keyed = _combined(hashes, column), keyed & column.keyed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.case import Metric, Outcome, Series
@@ -64,3 +65,11 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path):
     whole = joined([run("monday", "a"), run("tuesday", "b")], ["a", "b"])
     write_run(whole, tmp_path / "run.json")
     assert read_run(tmp_path / "run.json") == whole
+
+
+def test_a_case_that_was_measured_smaller_than_it_says_is_not_judged():
+    small = replace(run("tuesday", "b"), scale="quick")
+    whole = joined([run("monday", "a"), small], ["a", "b"])
+    assert whole.quick_cases == ["b"]
+    assert "| b | 1.00 s |  | quick run, smaller: not judged |" in page(whole)
+    assert joined([whole, run("wednesday", "b")], ["a", "b"]).quick_cases == []

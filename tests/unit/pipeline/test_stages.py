@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.pipeline.batches import batch_of, nowhere, row
+from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import close_links, deliver
@@ -125,6 +126,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     place = Place(tmp_path)
+    telemetry.take()
     yield place
     place.close()
 

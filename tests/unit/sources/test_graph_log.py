@@ -35,7 +35,7 @@ def test_what_the_engine_commits_reaches_the_journal(tmp_path: Path):
         db.define("node Task { title: String, n: Int = 0 }")
         with db.session() as s:
             s.execute('SPAWN t: Task { title = "before" }')
-            source = Source(name="board", kind="graph", address=str(graph_file(home)))
+            source = Source(name="board", kind="graph", address=str(home))
             journal.add_source(source)
             reader = GraphLogReader(source, journal, SystemClock())
             reader.begin(scan=True)

@@ -215,9 +215,17 @@ def test_a_listener_that_fails_is_asked_again(setting: Setting, caplog: pytest.L
 def test_too_few_watches_fall_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import watchfiles
 
-    def full(*_: object, **__: object) -> Iterator[set[tuple[object, str]]]:
-        raise OSError("OS file watch limit reached")
-        yield set()
+    class Full:
+        """What `watch` gives when the system has no watches left: it fails at the first reading."""
+
+        def __next__(self) -> set[tuple[object, str]]:
+            raise OSError("OS file watch limit reached")
+
+        def close(self) -> None:
+            pass
+
+    def full(*_: object, **__: object) -> Full:
+        return Full()
 
     monkeypatch.setattr(watchfiles, "watch", full)
     setting = Setting(tmp_path, None)

@@ -9,6 +9,9 @@
                                                        recovery_step
                           sink_circuit                 the breaker of the sink
                           queue_capacity               what each watch holds, and whether the queue throttles
+    file_tasks            the queue as its owner last saw it; the tasks themselves are nodes of the graph
+    ingestion_queue       the same as a view: status and age as of now
+    queue_requests        what other processes ask of the queue's owner, and its answers
 
 Every moment is UTC text with milliseconds and `Z`, so that texts compare as moments do (ruling 25). JSON is text too.
 A migration is never edited once it was released; a new one goes to the end.
@@ -18,10 +21,21 @@ from __future__ import annotations
 
 from vedette.storage.schema import Migration
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS"]
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "TASK_ORDER", "task_status"]
 
 APPLICATION_ID = 0x56444853
 """`VDHS`: what the file command and SQLite show for this file."""
+
+TASK_ORDER = "dead_at IS NOT NULL, operation != 'delete', priority DESC, queued_at, number"
+"""As tasks are claimed when high priorities go first; dead letters last."""
+
+
+def task_status(now: str) -> str:
+    """SQL: the status of a row of `file_tasks` at a moment, itself a piece of SQL."""
+    return f"""CASE WHEN dead_at IS NOT NULL THEN 'dead'
+                WHEN lease_until > {now} THEN 'in_progress'
+                WHEN due_at > {now} THEN 'delayed' ELSE 'pending' END"""
+
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
@@ -96,6 +110,43 @@ MIGRATIONS: tuple[Migration, ...] = (
                 UNIQUE (watch_id, exclusion_type, exclusion_value))""",
             """CREATE TABLE system_state (
                 key TEXT PRIMARY KEY, value TEXT NOT NULL, updated_at TEXT NOT NULL) WITHOUT ROWID""",
+        ),
+    ),
+    Migration(
+        version=2,
+        summary="file_tasks, ingestion_queue, queue_requests",
+        statements=(
+            """CREATE TABLE file_tasks (
+                number INTEGER PRIMARY KEY,
+                element TEXT NOT NULL,
+                key TEXT NOT NULL UNIQUE,
+                path TEXT NOT NULL,
+                watch_id TEXT NOT NULL,
+                collection TEXT NOT NULL,
+                operation TEXT NOT NULL CHECK (operation IN ('ingest', 'update', 'delete')),
+                priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 10),
+                queued_at TEXT NOT NULL,
+                attempts INTEGER NOT NULL DEFAULT 0,
+                due_at TEXT,
+                lease_until TEXT,
+                worker_id TEXT,
+                error TEXT,
+                dead_at TEXT,
+                letter TEXT)""",
+            "CREATE INDEX file_tasks_path ON file_tasks (path)",
+            f"""CREATE VIEW ingestion_queue AS SELECT
+                path, collection, watch_id, operation, priority,
+                {task_status("strftime('%Y-%m-%dT%H:%M:%fZ', 'now')")} AS status,
+                round((julianday('now') - julianday(queued_at)) * 86400, 3) AS age,
+                lease_until, worker_id, attempts, queued_at, due_at, dead_at, error
+                FROM file_tasks
+                ORDER BY {TASK_ORDER}""",
+            """CREATE TABLE queue_requests (
+                id INTEGER PRIMARY KEY AUTOINCREMENT,
+                verb TEXT NOT NULL CHECK (verb IN ('retry', 'purge')),
+                argument TEXT,
+                requested_at TEXT NOT NULL,
+                answer TEXT)""",
         ),
     ),
 )

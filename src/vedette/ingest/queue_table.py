@@ -1,0 +1,257 @@
+"""The queue as a table: what `ingestion_queue` shows, kept by whoever owns the queue, read by anybody.
+
+The tasks are nodes of the graph, and only they are the truth. This is their image for people and for other processes,
+in `handshake.db`, made anew from the nodes when the owner starts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS, TASK_ORDER, task_status
+from vedette.ingest.tasks import FileOperation, FileTask, QueueRow, TaskStatus
+from vedette.storage.shared_file import SharedFile
+from vedette.values import timestamp_from_text, timestamp_to_text
+
+__all__ = ["QueueRequest", "QueueTable", "TaskImage"]
+
+_AT_ONCE = 500
+"""Keys in one SELECT."""
+_COLUMNS = (
+    "element",
+    "key",
+    "path",
+    "watch_id",
+    "collection",
+    "operation",
+    "priority",
+    "queued_at",
+    "attempts",
+    "due_at",
+    "lease_until",
+    "worker_id",
+    "error",
+    "dead_at",
+    "letter",
+)
+_PUT = f"""INSERT INTO file_tasks ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
+    ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "key")}"""
+_GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskImage:
+    """One task as its owner last saw it."""
+
+    element: str
+    """The id of its node, also when that is a dead letter now."""
+    task: FileTask
+    queued_at: datetime
+    attempts: int = 0
+    due_at: datetime | None = None
+    lease_until: datetime | None = None
+    worker_id: str | None = None
+    error: str | None = None
+    dead_at: datetime | None = None
+    letter: str | None = None
+    """The id of the dead letter."""
+
+    def free(self) -> TaskImage:
+        """In nobody's hands."""
+        return replace(self, lease_until=None, worker_id=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRequest:
+    """What another process asks of the owner of the queue."""
+
+    id: int
+    verb: str
+    argument: str | None
+
+
+class QueueTable:
+    """For any number of threads and processes; one of them, the owner, writes tasks."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
+
+    def close(self) -> None:
+        self._file.close()
+
+    # ---- the owner's side
+
+    def replace_all(self, images: Iterable[TaskImage]) -> None:
+        with self._file.writing() as db:
+            db.execute("DELETE FROM file_tasks")
+            db.executemany(_PUT, map(_values, images))
+
+    def write(self, images: Iterable[TaskImage], gone: Iterable[str] = ()) -> None:
+        """`gone`: keys of tasks that are no more."""
+        with self._file.writing() as db:
+            db.executemany("DELETE FROM file_tasks WHERE key = ?", [(key,) for key in gone])
+            db.executemany(_PUT, map(_values, images))
+
+    def by_key(self, keys: Sequence[str]) -> dict[str, TaskImage]:
+        found: dict[str, TaskImage] = {}
+        with self._file.reading() as db:
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                for image in _images(db, f"{_GET} WHERE key IN ({marks})", some):
+                    found[image.task.key] = image
+        return found
+
+    def all(self) -> list[TaskImage]:
+        with self._file.reading() as db:
+            return list(_images(db, _GET, ()))
+
+    def of_watch(self, watch_id: str) -> list[TaskImage]:
+        with self._file.reading() as db:
+            return list(_images(db, f"{_GET} WHERE watch_id = ?", (watch_id,)))
+
+    def dead(self, path: str | None = None) -> list[TaskImage]:
+        where, values = ("", ()) if path is None else (" AND path = ?", (path,))
+        with self._file.reading() as db:
+            return list(_images(db, f"{_GET} WHERE dead_at IS NOT NULL{where}", values))
+
+    # ---- anybody's side
+
+    def rows(self, now: datetime, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+        """In the order in which they would be claimed; dead letters last."""
+        wanted = "" if status is None else "WHERE status = :status"
+        query = f"""SELECT * FROM (SELECT *, {task_status(":now")} AS status FROM file_tasks) {wanted}
+            ORDER BY {TASK_ORDER} LIMIT :limit"""
+        values = {"now": timestamp_to_text(now), "status": status, "limit": limit}
+        with self._file.reading() as db, closing(db.cursor()) as cursor:
+            cursor.row_factory = sqlite3.Row
+            return [_row(found) for found in cursor.execute(query, values)]
+
+    def counts(self, now: datetime) -> Mapping[str, Mapping[TaskStatus, int]]:
+        """By collection and status."""
+        query = f"SELECT collection, {task_status(':now')} AS status, count(*) FROM file_tasks GROUP BY 1, 2"
+        found: dict[str, dict[TaskStatus, int]] = {}
+        with self._file.reading() as db:
+            for collection, status, count in db.execute(query, {"now": timestamp_to_text(now)}):
+                found.setdefault(collection, {})[TaskStatus(status)] = count
+        return found
+
+    # ---- requests
+
+    def ask(self, verb: str, argument: str | None, now: datetime) -> int:
+        """Ask the owner; the number of the request."""
+        with self._file.writing() as db:
+            values = (verb, argument, timestamp_to_text(now))
+            asked = db.execute(
+                "INSERT INTO queue_requests (verb, argument, requested_at) VALUES (?, ?, ?)", values
+            )
+            assert asked.lastrowid is not None
+            return asked.lastrowid
+
+    def asked(self) -> list[QueueRequest]:
+        """Requests without an answer, the oldest first."""
+        with self._file.reading() as db:
+            found = db.execute(
+                "SELECT id, verb, argument FROM queue_requests WHERE answer IS NULL ORDER BY id"
+            )
+            return [QueueRequest(id=id, verb=verb, argument=argument) for id, verb, argument in found]
+
+    def answer(self, id: int, text: str) -> None:
+        with self._file.writing() as db:
+            db.execute("UPDATE queue_requests SET answer = ? WHERE id = ?", (text, id))
+
+    def take_answer(self, id: int) -> str | None:
+        """The answer, once: the request is forgotten with it."""
+        with self._file.reading() as db:
+            found = db.execute("SELECT answer FROM queue_requests WHERE id = ?", (id,)).fetchone()
+        if found is not None and found[0] is not None:
+            self.withdraw(id)
+            return str(found[0])
+        return None
+
+    def withdraw(self, id: int) -> None:
+        """Nobody waits for the answer any more, and what was not begun is not wanted."""
+        with self._file.writing() as db:
+            db.execute("DELETE FROM queue_requests WHERE id = ?", (id,))
+
+    def foreign_version(self) -> int:
+        """Changes when another process, or another connection, has written."""
+        return self._file.foreign_version()
+
+
+def _values(image: TaskImage) -> tuple[Any, ...]:
+    task = image.task
+    return (
+        image.element,
+        task.key,
+        task.path,
+        task.watch_id,
+        task.collection,
+        str(task.operation),
+        task.priority,
+        timestamp_to_text(image.queued_at),
+        image.attempts,
+        _text(image.due_at),
+        _text(image.lease_until),
+        image.worker_id,
+        image.error,
+        _text(image.dead_at),
+        image.letter,
+    )
+
+
+def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterator[TaskImage]:
+    with closing(db.cursor()) as cursor:
+        cursor.row_factory = sqlite3.Row
+        for found in cursor.execute(query, values):
+            yield TaskImage(
+                element=found["element"],
+                task=_task(found),
+                queued_at=timestamp_from_text(found["queued_at"]),
+                attempts=found["attempts"],
+                due_at=_moment(found["due_at"]),
+                lease_until=_moment(found["lease_until"]),
+                worker_id=found["worker_id"],
+                error=found["error"],
+                dead_at=_moment(found["dead_at"]),
+                letter=found["letter"],
+            )
+
+
+def _row(found: sqlite3.Row) -> QueueRow:
+    status = TaskStatus(found["status"])
+    leased = status is TaskStatus.IN_PROGRESS
+    return QueueRow(
+        task=_task(found),
+        status=status,
+        queued_at=timestamp_from_text(found["queued_at"]),
+        attempts=found["attempts"],
+        due_at=_moment(found["due_at"]) if status is TaskStatus.DELAYED else None,
+        lease_until=_moment(found["lease_until"]) if leased else None,
+        worker_id=found["worker_id"] if leased else None,
+        error=found["error"],
+    )
+
+
+def _task(found: sqlite3.Row) -> FileTask:
+    return FileTask(
+        path=found["path"],
+        watch_id=found["watch_id"],
+        collection=found["collection"],
+        operation=FileOperation(found["operation"]),
+        priority=found["priority"],
+    )
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else timestamp_to_text(moment)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else timestamp_from_text(text)
