@@ -67,6 +67,17 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
     receiver.on_changes = lambda changes: arrived.update(
         {change.offset: time.perf_counter() for change in changes}
     )
+    first = SourceEvent(
+        event_id="first",
+        collection=COLLECTION,
+        key="k",
+        created=True,
+        after=encode_image({"n": 1}),
+        time_ms=0,
+    )
+    journal.append("shop", [first], None)
+    receiver.wait_for(lambda: bool(arrived), 120)  # Spark has started, and its workers
+    arrived.clear()
     sent: dict[int, float] = {}
     warm_up = 5
     begin = time.perf_counter()

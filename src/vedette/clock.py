@@ -14,6 +14,8 @@ from typing import Protocol
 __all__ = ["Clock", "Due", "SystemClock", "system_random"]
 
 log = logging.getLogger(__name__)
+_LONGEST_WAIT_SECONDS = 3600.0
+"""A lock cannot wait for centuries; an appointment can."""
 
 
 class Due(Protocol):
@@ -100,7 +102,7 @@ class SystemClock:
                     if first.callback is not None:
                         return first.callback
                 else:
-                    self._bell.wait(left)
+                    self._bell.wait(min(left, _LONGEST_WAIT_SECONDS))
             self._keeper = None
             return None
 

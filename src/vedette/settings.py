@@ -86,10 +86,14 @@ class Settings:
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
 
     # --- the gateway ---
-    auth_keys: str = _setting("", "Keys that sign tokens: a JWK set, a file or an https URL; empty: loopback only")
+    auth_keys: str = _setting(
+        "", "Keys that sign tokens: a JWK set, a file or an https URL; empty: loopback only"
+    )
     auth_audience: str = _setting("", "What the `aud` claim of a token must say; empty: not looked at")
     auth_issuer: str = _setting("", "What the `iss` claim of a token must say; empty: not looked at")
-    allowed_origins: tuple[str, ...] = _setting((), "Origins of web pages that may connect beside the server's own")
+    allowed_origins: tuple[str, ...] = _setting(
+        (), "Origins of web pages that may connect beside the server's own"
+    )
     tls_certificate: str = _setting("", "File with the certificate chain (PEM); empty: no TLS")
     tls_key: str = _setting("", "File with its private key (PEM)")
     max_frame_bytes: int = _setting(1_048_576, "Largest message of a client, in bytes", low=1_024)
@@ -102,8 +106,12 @@ class Settings:
     replay_seconds: float = _setting(180.0, "How far back a client can resume, in seconds", low=0.0)
     replay_events: int = _setting(10_000, "and in events of one database", low=0)
     replay_bytes: int = _setting(33_554_432, "and in bytes", low=0)
-    outbox_high_bytes: int = _setting(1_048_576, "What may wait for one client before it falls behind", low=1_024)
-    gateway_outbox_bytes: int = _setting(268_435_456, "What may wait for all clients of a gateway", low=65_536)
+    outbox_high_bytes: int = _setting(
+        1_048_576, "What may wait for one client before it falls behind", low=1_024
+    )
+    gateway_outbox_bytes: int = _setting(
+        268_435_456, "What may wait for all clients of a gateway", low=65_536
+    )
 
     def __post_init__(self) -> None:
         for setting in fields(self):

@@ -1,19 +1,41 @@
-"""One contract for the file queue. Today its twin in memory; the consume-mode WATCH joins the list when it is there."""
+"""One contract for the file queue: the consume-mode WATCH over `FileTask` nodes, and its twin in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 import vedette
 from vedette.errors import FolderError
+from vedette.handshake.tables.handshake_tables import FILE_NAME
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
 from vedette.ingest.tasks import ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
-MAKERS: dict[str, Callable[[ManualClock], FileQueue]] = {"memory": MemoryFileQueue}
+
+def on_engine(home: str) -> Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]:
+    @contextmanager
+    def opened(clock: ManualClock, place: Path) -> Iterator[FileQueue]:
+        location = home if home == ":memory:" else place / home
+        with (
+            vedette.open(location, clock=clock) as opened_home,
+            EngineFileQueue(opened_home.database(QUEUE_DATABASE), place / FILE_NAME) as queue,
+        ):
+            yield queue
+
+    return opened
+
+
+MAKERS: dict[str, Callable[[ManualClock, Path], AbstractContextManager[FileQueue]]] = {
+    "twin": lambda clock, _: nullcontext(MemoryFileQueue(clock)),
+    "engine in memory": on_engine(":memory:"),
+    "engine on a directory": on_engine("data"),
+}
 
 
 @pytest.fixture
@@ -22,8 +44,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(params=list(MAKERS))
-def queue(request: pytest.FixtureRequest, clock: ManualClock) -> FileQueue:
-    return MAKERS[request.param](clock)
+def queue(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Iterator[FileQueue]:
+    with MAKERS[request.param](clock, tmp_path) as made:
+        yield made
 
 
 def task(

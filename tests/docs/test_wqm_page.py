@@ -20,7 +20,7 @@ def listed() -> dict[str, set[str]]:
         group = section.split("\n", 1)[0]
         for command, options in re.findall(r"^\| `([^`]+)` \|([^|]*)\|", section, re.MULTILINE):
             words = " ".join(word for word in command.split() if word.islower())
-            name = words if group == "search" else f"{group} {words}"
+            name = words if group in ("search", "daemon") else f"{group} {words}"
             found[name] = {word for part in re.findall(r"`([^`]+)`", options) for word in part.split()}
     return found
 

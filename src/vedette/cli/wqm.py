@@ -10,6 +10,7 @@ import typer
 from vedette.cli.app import KindGroup
 from vedette.cli.version import version_text
 from vedette.cli.wqm_admin import admin_app
+from vedette.cli.wqm_daemon import daemon
 from vedette.cli.wqm_queue import queue_app
 from vedette.cli.wqm_search import search
 from vedette.cli.wqm_watch import watch_app
@@ -48,6 +49,7 @@ app.add_typer(watch_app, name="watch")
 app.add_typer(queue_app, name="queue")
 app.add_typer(admin_app, name="admin")
 app.command()(search)
+app.command()(daemon)
 
 
 def main() -> None:

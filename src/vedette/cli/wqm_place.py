@@ -18,7 +18,7 @@ from vedette.cli.options import directory_of
 if TYPE_CHECKING:
     from vedette.clock import Clock
     from vedette.handshake.tables import HandshakeTables
-    from vedette.ingest.tasks import FileQueue
+    from vedette.ingest.tasks import QueueInspection
     from vedette.ingest.vectors import VectorStore
     from vedette.settings import Settings
 
@@ -95,16 +95,11 @@ def open_vectors(directory: Path) -> Iterator[VectorStore]:
         store.close()
 
 
-def open_queue(directory: Path) -> FileQueue:
-    """The queue of the running server. E4504 when there is none: tasks live where the graph does."""
-    from vedette.errors import FolderError
+def open_queue(directory: Path) -> QueueInspection:
+    """The queue, whoever owns it: a running daemon answers for it, and without one it is opened for the moment."""
+    from vedette.ingest.outside_queue import OutsideQueue
 
-    raise FolderError(
-        "E4504",
-        f"no server runs on {directory}, and the queue lives in it: start `vedette serve`, or take up what changed "
-        "in this process with `wqm watch sync`",
-        fields={"directory": str(directory)},
-    )
+    return OutsideQueue(directory, clock_of())
 
 
 def confirm(question: str, *, force: bool) -> None:

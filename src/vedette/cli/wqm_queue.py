@@ -13,7 +13,7 @@ from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm_place import ForceOption, Format, FormatOption, confirm, show
 
 if TYPE_CHECKING:
-    from vedette.ingest.tasks import FileQueue, QueueRow
+    from vedette.ingest.tasks import QueueInspection, QueueRow
 
 __all__ = ["queue_app", "row_record"]
 
@@ -98,7 +98,7 @@ def purge(
     print(f"{queue.purge(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
 
 
-def _queue(data: str) -> FileQueue:
+def _queue(data: str) -> QueueInspection:
     return wqm_place.open_queue(wqm_place.directory_at(data))
 
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from vedette import errors
 from vedette.errors import CODES, GatewayError, VedetteError
 
 __all__ = ["error_from_wire"]
 
-_CLASSES: dict[str, type[VedetteError]] = {
-    kind.words: kind
-    for name in errors.__all__
-    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, VedetteError)
-}
+_CLASSES: dict[str, type[VedetteError]] = {kind.words: kind for kind in VedetteError.__subclasses__()}
 _OWN_CODES = {"unauthorized": "E4001", "invalid_auth": "E4001", "forbidden": "E4001", "busy": "E4004"}
 
 

@@ -11,13 +11,13 @@ from vedette.engine.result import Result
 from vedette.engine.watch_options import option_values, with_option
 from vedette.errors import InvalidStatement
 from vedette.language import statements as ast
-from vedette.watch.options import refused
+from vedette.watch.options import checked_span, refused
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.deliveries import Deliveries
 
-__all__ = ["CONSUME_STATEMENTS", "as_consumer", "checked_span"]
+__all__ = ["CONSUME_STATEMENTS", "as_consumer"]
 
 _NACK_OPTIONS = "no_retry, delay: Duration, cause: String"
 _EXTEND_OPTIONS = "by: Duration"
@@ -88,13 +88,6 @@ def _span(given: Mapping[str, Any], name: str) -> timedelta | None:
     if name not in given:
         return None
     return checked_span(name, given[name])
-
-
-def checked_span(name: str, value: Any) -> timedelta:
-    """A lease or a delay: a Duration above zero."""
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise refused(name, f"allowed is a Duration above zero such as 30s, got {value!r}")
-    return value
 
 
 def _cause(given: Mapping[str, Any]) -> str | None:

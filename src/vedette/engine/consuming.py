@@ -204,7 +204,11 @@ class Consuming:
         """A reliable consumer is attached again: what it held and did not end is handed out once more."""
         member = self.members.get(watch.number)
         if member is not None:
-            self._again[watch.number] = [d for d in member.held.values() if d.state is DeliveryState.PENDING]
+            pending = [d for d in member.held.values() if d.state is DeliveryState.PENDING]
+            self._again[watch.number] = [d for d in pending if not d.withdrawn]
+            for delivery in pending:
+                if delivery.withdrawn:  # nothing is to be done for it any more, and its holder begins anew
+                    self.deliveries.abandon(delivery, lost=False)
             self.changed(watch)
 
     # --- commits ----------------------------------------------------------------------------------------------
@@ -347,6 +351,14 @@ class Consuming:
         for identity in known.keys() - found.keys():
             self._withdraw(pool, identity[shape.leading], identity)
 
+    def reloaded(self, meta: dict[str, str]) -> None:
+        """The last durable state was read again: attempts and letters are what the store says."""
+        self.desk.attempts.clear()
+        self.letters.letters.clear()
+        self.deliveries.restore(meta)
+        self.letters.restore(meta)
+        self.refresh_all()
+
     def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
         """The ontology grew, the state was read anew, or Layer 0 changed: look again."""
         only = None if shapes is None else {id(shape) for shape in shapes}
@@ -380,12 +392,12 @@ class Consuming:
         """First what waits in the buffer (`initial`), then claims, each with its delivery id."""
         ready = watch.take(self._database.gate.durable_tick, limit)
         member = self.members.get(watch.number)
-        if member is None or watch.status is not WatchStatus.ACTIVE:
-            return ready
+        if member is None or watch.status is not WatchStatus.ACTIVE or self._database.read_only is not None:
+            return ready  # read-only: nothing could be acknowledged
         self.deliveries.lapse()
         left = None if limit is None else limit - len(ready)
         again = self._again.pop(watch.number, [])
-        again = [delivery for delivery in again if delivery.state is DeliveryState.PENDING]
+        again = [d for d in again if d.state is DeliveryState.PENDING and not d.withdrawn]
         if left is not None and len(again) > left:
             self._again[watch.number] = again[left:]
             again = again[:left]

@@ -75,7 +75,7 @@ class Database:
         self._load(self._first_facts(store))
         self.layer0 = LayerZero(self)
         self.watching = Watching(self)
-        self.watching.creation.restore(self._stored_meta)
+        self.watching.creation.restore(self.stored_meta)
         self.watching.triggers.run(Turn(self))
         self._upkeep = Upkeep(self)
         self._upkeep.start()
@@ -101,7 +101,7 @@ class Database:
         if lost is not None:
             state.take_over(lost)
         self.boot, self.epoch = facts.boot, facts.epoch
-        self._stored_meta = facts.meta
+        self.stored_meta = facts.meta
         self.rights = Rights(*json.loads(facts.meta.get(RIGHTS_KEY, "[0, 0]")))
         self.state, self._codec = state, codec
         self.history = History(

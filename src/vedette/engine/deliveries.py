@@ -66,13 +66,23 @@ class Deliveries:
         try:
             for id in ids:
                 delivery = self._pending(session, id)
-                if session.transaction is not None:
+                if self._is_hidden(session, delivery):
+                    self._give_back(delivery, 0, None)
+                elif session.transaction is not None:
                     self._ack_within(session, delivery, result)
                 else:
                     self._ack_alone(session, delivery, result)
                     ended.append(delivery)
         finally:
             self._consuming.wake_after(ended, session.database.state.sequence)
+
+    def _is_hidden(self, session: Session, delivery: Delivery) -> bool:
+        """What the actor may not see any more is to it as if it were gone: nothing is left to do, and it stays."""
+        if session.actor is None:
+            return False
+        _, guard = execution.statement_context(session, ())
+        element = session.database.state.graph.get(delivery.item.element)
+        return guard is not None and element is not None and not guard.sees(element)
 
     def _ack_alone(self, session: Session, delivery: Delivery, result: Result) -> None:
         database = session.database

@@ -77,9 +77,9 @@ class WatchFeed:
         """Let it go on without its session, to be taken up again."""
         watching, watch = self._session.database.watching, self._watch
         with self._session.turn:
-            numbers = watching.by_session.get(self._session.id, [])
+            numbers = watching.by_session.get(self._session.id, {})
             if watch.number in numbers and watch.status is not WatchStatus.CANCELLED:
-                numbers.remove(watch.number)
+                del numbers[watch.number]
                 watch.owner, watch.details.wake = None, None
                 watching.management.schedule_expiry(watch)
 
@@ -156,14 +156,13 @@ class WatchFeed:
         """End it and leave no record: a server's sessions live too long to keep those of every watch."""
         watching, watch = self._session.database.watching, self._watch
         with self._session.turn:
-            numbers = watching.by_session.get(self._session.id, [])
+            numbers = watching.by_session.get(self._session.id, {})
             if watch.number not in numbers:
                 return
-            numbers.remove(watch.number)
+            del numbers[watch.number]
             if watch.status is not WatchStatus.CANCELLED:
                 watching.management.end(watch, WatchEventKind.CANCEL)
-            watching.hub.forget(watch)
-            watching.cancelled -= 1
+            watching.management.forget(watch)
 
     def check_rights(self, session: Session, text: str, params: Mapping[str, Any]) -> None:
         """Raise E8001 unless the session's actor may (still) have this watch: for those who join it later."""

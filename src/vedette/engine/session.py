@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from vedette.engine import control, execution
 from vedette.engine.compile import Executable, compile_statement
-from vedette.engine.consume_statements import as_consumer, checked_span
+from vedette.engine.consume_statements import as_consumer
 from vedette.engine.deliveries import Deliveries
 from vedette.engine.jobs import Jobs
 from vedette.engine.prepare import Prepared
@@ -29,7 +29,7 @@ from vedette.errors import (
 )
 from vedette.language import statements as ast
 from vedette.values import Value
-from vedette.watch.options import refused
+from vedette.watch.options import checked_span, refused
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database

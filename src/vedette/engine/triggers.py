@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.engine import execution
+from vedette.engine.watch_rights import actor_gone
 from vedette.errors import StoreError, VedetteError, WatchError
 from vedette.graph.actions import Writer
 from vedette.language.context import Context, Row
@@ -133,10 +134,20 @@ class Triggers:
             with turn:
                 self._watching.lasting.skip_trigger(firing)
 
+    def _endless(self, watch: Watch) -> WatchError:
+        text = (
+            f"Triggers caused more than {TRIGGER_CHAIN} commits one after another: give the watch a WHERE that is false"
+            " for what its own action makes"
+        )
+        fields = {"option": "ON MATCH DO", "handle": self._watching.id_of(watch), "limit": TRIGGER_CHAIN}
+        return WatchError("E8009", text, fields=fields)
+
     def _act(self, firing: Firing) -> None:
         if firing.depth > TRIGGER_CHAIN:
-            raise WatchError("E8009", f"Triggers caused more than {TRIGGER_CHAIN} commits one after another")
+            raise self._endless(firing.watch)
         watch, database = firing.watch, self._watching.database
+        if watch.actor is not None and database.state.graph.get(watch.actor) is None:
+            raise actor_gone()
         transaction = database.state.begin()
         context = self._context(watch, transaction)
         row: Row = firing.row + [None] * (watch.details.actions_size - len(firing.row))

@@ -67,7 +67,7 @@ class WatchCreation:
             if statement.name is not None:
                 watch.details.name = statement.name
                 session.bindings[statement.name] = self._watching.id_of(watch)
-            self._watching.by_session.setdefault(session.id, []).append(watch.number)
+            self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             self._begin(watch)
             if watch.lasts:
                 watch.details.request = request

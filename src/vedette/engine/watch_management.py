@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["WatchManagement"]
 
+RETAINED_CANCELLED = 1000
+"""How many watches that have ended can still be read as `_Watch`, of all sessions that are open."""
+
 
 class WatchManagement:
     """Who may do what to which watch, and what it does."""
@@ -95,6 +98,8 @@ class WatchManagement:
                 raise unknown(handle_or_name)
             fields = {"handle": handle_or_name}
             if session.actor is not None and session.actor != watch.actor:
+                if watch in named:  # a name can be guessed, and would tell what others do
+                    raise unknown(handle_or_name)
                 raise WatchError("E8010", "This watch belongs to another actor", fields=fields)
             if not watch.lasts:
                 text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
@@ -102,7 +107,7 @@ class WatchManagement:
             watch.owner = session.id
             if watch.details.expiry is not None:
                 watch.details.expiry.cancel()
-            self._watching.by_session.setdefault(session.id, []).append(watch.number)
+            self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             if watch.details.unconfirmed:
                 watch.put_back(watch.details.unconfirmed)
                 watch.delivered -= len(watch.details.unconfirmed)
@@ -141,8 +146,7 @@ class WatchManagement:
             self._watching.consuming.leave(watch, lost=lost)
         elif not watch.has_details or not watch.details.away:
             self._watching.hub_of(watch).remove(watch)
-        if watch.buffer is not None:
-            watch.buffer.clear()
+        watch.buffer = None
         self._watching.compiled.pop((watch.number, "altered"), None)
         if self._watching.full.pop(watch.number, None) is not None:
             self._watching.room.notify_all()
@@ -154,6 +158,11 @@ class WatchManagement:
                 watch.details.timer.cancel()
             if watch.details.wake is not None:
                 watch.details.wake()
+        self._watching.ended.append(watch)
+        if len(self._watching.ended) > RETAINED_CANCELLED:
+            oldest = self._watching.ended.popleft()
+            self._watching.by_session.get(oldest.owner or "", {}).pop(oldest.number, None)
+            self.forget(oldest)
         self._watching.layer_news()
 
     def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
@@ -170,11 +179,25 @@ class WatchManagement:
             lasted, watch.options = watch.lasts, options
             if watch.details.behind is not None and options.delivery != "reliable":
                 self._watching.catching_up.skip_ahead(watch)
+            self._fit(watch)
             watch.details.altered = True
             watch.details.refiltered = watch.details.refiltered or refiltered
             self._watching.consuming.changed(watch)
             self._keep_altered(watch, lasted=lasted, refiltered=refiltered)
             self._watching.layer_news()
+
+    def _fit(self, watch: Watch) -> None:
+        """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
+        options = watch.options
+        waits = watch.pending if options.delivery == "best_effort" and options.mode == "watch" else 0
+        if waits <= options.buffer:
+            return
+        if options.on_full == "error":
+            self._watching.overflow(watch, waits - options.buffer)
+        elif options.on_full == "drop" and watch.buffer is not None:
+            watch.buffer.shrink(options.buffer)
+        else:
+            self._watching.full[watch.number] = watch
 
     def _keep_altered(self, watch: Watch, *, lasted: bool, refiltered: bool) -> None:
         """What lasts is the same after a restart, with what was altered."""
@@ -245,7 +268,7 @@ class WatchManagement:
 
     def end_session(self, session: Session, *, lost: bool = False) -> None:
         """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""
-        for number in self._watching.by_session.pop(session.id, []):
+        for number in self._watching.by_session.pop(session.id, {}):
             watch = self._watching.hub.watches.get(number)
             if watch is None or watch.owner != session.id:
                 continue
@@ -256,8 +279,13 @@ class WatchManagement:
                 self.schedule_expiry(watch)
             else:
                 self.end(watch, WatchEventKind.CANCEL, lost=lost)
-                self._watching.hub.forget(watch)
-                self._watching.cancelled -= 1
+                self.forget(watch)
+
+    def forget(self, watch: Watch) -> None:
+        """Nobody can ask for it any more."""
+        if watch.number in self._watching.hub.watches:
+            self._watching.hub.forget(watch)
+            self._watching.cancelled -= 1
 
     def withdraw(self, id: str) -> None:
         """A watch that its maker never heard of, because the store failed meanwhile: it never was."""

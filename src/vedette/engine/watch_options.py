@@ -17,7 +17,7 @@ from vedette.language.resolve_patterns import PatternResolver
 from vedette.language.scope import Place, Scope
 from vedette.language.syntax import Expression, Literal, Parameter
 from vedette.language.tree import exchange
-from vedette.watch.options import MUTABLE, WatchOptions, read_options, refused
+from vedette.watch.options import MUTABLE, OPTIONS, WatchOptions, read_options, refused
 
 if TYPE_CHECKING:
     from vedette.engine.request import Request
@@ -46,6 +46,8 @@ def altered_options(
 ) -> WatchOptions:
     """The options with what ALTER WATCH changes; anything but the mutable ones is E8008."""
     for option in given:
+        if option.name not in OPTIONS:
+            raise refused(option.name, f"there is no such option; allowed are {', '.join(sorted(MUTABLE))}")
         if option.name not in MUTABLE:
             text = f"Option '{option.name}' cannot be changed after watch creation"
             raise WatchError("E8008", text, fields={"option": option.name})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vedette.engine.request import Request
     from vedette.engine.session import Session
 
-__all__ = ["check_watch_rights"]
+__all__ = ["actor_gone", "check_watch_rights"]
 
 _audit = logging.getLogger("vedette.audit")
 
@@ -97,3 +97,10 @@ def _may(database: Database, operation: str, type_name: str, attribute: str | No
                 return False
             allowed = True
     return allowed
+
+
+def actor_gone() -> PolicyError:
+    """Whose rights would be judged is not there any more."""
+    return PolicyError(
+        "E7003", "The actor of this watch does not exist any more: nothing is told or done for it"
+    )

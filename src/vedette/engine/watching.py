@@ -25,6 +25,7 @@ from vedette.engine.triggers import Triggers
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
 from vedette.engine.watch_creation import WatchCreation
 from vedette.engine.watch_management import WatchManagement
+from vedette.engine.watch_rights import actor_gone
 from vedette.engine.watch_windows import WatchWindows
 from vedette.errors import VedetteError, WatchError
 from vedette.graph.overlay import Overlay
@@ -70,7 +71,10 @@ class Watching:
         self.compiled: dict[Any, CompiledWatch] = {}
         self.known_options: dict[WatchOptions, WatchOptions] = {}
         """Equal options are one object: a million watches have a few."""
-        self.by_session: dict[str, list[int]] = {}
+        self.by_session: dict[str, dict[int, None]] = {}
+        """Session ▸ the numbers of its watches, in order."""
+        self.ended: deque[Watch] = deque()
+        """Watches that were cancelled, the latest of them: kept for those who ask, and then forgotten."""
         self.self_check = SelfCheck(self, database.settings.self_check_commits)
         self.cancelled = 0
         """Watches that have ended and are kept for those who ask."""
@@ -185,6 +189,7 @@ class Watching:
     def reloaded(self) -> None:
         """The store failed and the last durable state was read again: what was told beyond it never happened."""
         state = self.database.state
+        self.consuming.reloaded(self.database.stored_meta)
         for watch in self.hub.watches.values():
             if watch.status is WatchStatus.CANCELLED or watch.options.mode == "consume":
                 continue
@@ -194,7 +199,6 @@ class Watching:
             if watch.buffer is not None:
                 watch.position -= watch.buffer.forget_after(state.sequence)
             self.count_anew(watch, state.graph)
-        self.consuming.refresh_all()
 
     def count_anew(self, watch: Watch, view: View) -> None:
         """Take up the state as it is, without telling: what a counting watch keeps is made from it."""
@@ -263,7 +267,7 @@ class Watching:
         """After telling: overflows end their watches, triggers are queued, owners are woken when it is durable."""
         if told.overflowed:
             for watch, events in Counter(told.overflowed).items():
-                self._overflow(watch, events)
+                self.overflow(watch, events)
         for watch, error in told.failed.values():
             self.fail(watch, error)
         if told.triggers:
@@ -309,7 +313,7 @@ class Watching:
             extra={"action": "watch.failed", "watch": self.id_of(watch), "code": error.code},
         )
 
-    def _overflow(self, watch: Watch, events: int) -> None:
+    def overflow(self, watch: Watch, events: int) -> None:
         text = "Buffer full and on_full: error configured; watch cancelled"
         self._lose(watch, text, watch.pending + events)
 
@@ -358,6 +362,9 @@ class Watching:
     def take(self, session: Session, watch: Watch, limit: int | None) -> list[Entry]:
         """Events that are ready, in order. Of a reliable watch, taking more confirms what was taken before."""
         with session.turn:
+            if watch.actor is not None and self.database.state.graph.get(watch.actor) is None:
+                self.fail(watch, actor_gone())
+                return []
             if watch.options.mode == "consume":
                 ready = self.consuming.take(watch, limit)
                 self.recent.extend((watch, entry) for entry in ready)
@@ -403,10 +410,16 @@ class Watching:
             own = [watch for watch in self.full.values() if watch.owner == session.id]
             if not own and self.room.wait_for(lambda: not self.full, seconds):
                 return
+            for other in [w for w in self.full.values() if w.actor is not None and w.actor != session.actor]:
+                self.overflow(other, 0)  # nobody stops the others' work for longer than that
+            if not self.full:
+                return
             watch = own[0] if own else next(iter(self.full.values()))
             why = "its reader is this session" if own else f"its reader took nothing for {seconds} s"
             text = f"A watch with on_full: block has no room, and {why}: nothing was committed"
-            fields = {"handle": self.id_of(watch), "buffer_size": watch.options.buffer, "dropped": 0}
+            fields: dict[str, Any] = {"buffer_size": watch.options.buffer, "dropped": 0}
+            if session.actor is None or watch.actor == session.actor:
+                fields["handle"] = self.id_of(watch)
             raise WatchError("E8005", text, fields=fields)
 
     @property

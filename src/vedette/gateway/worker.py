@@ -133,11 +133,17 @@ class GatewayWorker:
         """One link from beginning to end."""
         loop = asyncio.get_running_loop()
         _, held = await loop.create_unix_connection(lambda: _Link(self), str(self._socket))
-        assert held.transport is not None
-        held.transport.write(
+        transport = held.transport
+        assert transport is not None
+        transport.write(
             encode_batch([link.Hello(version=LINK_VERSION, secret=self._secret, name=self._name)])
         )
-        await held.welcome
+        try:
+            await held.welcome
+        except PermissionError:
+            transport.abort()
+            await held.lost.wait()
+            raise
         if held.lost.is_set():
             return
         self._requests.clear()

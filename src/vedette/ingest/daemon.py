@@ -112,6 +112,8 @@ class FolderDaemon:
             if watch_id not in wanted or _differs(wanted[watch_id].config, config):
                 watcher.stop()
                 del self._watchers[watch_id]
+        for watch_id in self._queue.held().keys() - rows.keys():  # removed: its text shall not come back
+            self._queue.discard(watch_id)
         for watch_id, row in wanted.items():
             if watch_id not in self._watchers:
                 self._watchers[watch_id] = (row.config, self._started(watch_id))

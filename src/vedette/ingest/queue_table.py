@@ -21,6 +21,7 @@ from vedette.values import timestamp_from_text, timestamp_to_text
 
 __all__ = ["QueueRequest", "QueueTable", "TaskImage"]
 
+# Statements are put together from the constants here and nothing else, hence the `noqa`s.
 _AT_ONCE = 500
 """Keys in one SELECT."""
 _COLUMNS = (
@@ -38,11 +39,10 @@ _COLUMNS = (
     "worker_id",
     "error",
     "dead_at",
-    "letter",
 )
 _PUT = f"""INSERT INTO file_tasks ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
-    ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "key")}"""
-_GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"
+    ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "key")}"""  # noqa: S608
+_GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,6 @@ class TaskImage:
     worker_id: str | None = None
     error: str | None = None
     dead_at: datetime | None = None
-    letter: str | None = None
-    """The id of the dead letter."""
 
     def free(self) -> TaskImage:
         """In nobody's hands."""
@@ -127,7 +125,7 @@ class QueueTable:
         """In the order in which they would be claimed; dead letters last."""
         wanted = "" if status is None else "WHERE status = :status"
         query = f"""SELECT * FROM (SELECT *, {task_status(":now")} AS status FROM file_tasks) {wanted}
-            ORDER BY {TASK_ORDER} LIMIT :limit"""
+            ORDER BY {TASK_ORDER} LIMIT :limit"""  # noqa: S608
         values = {"now": timestamp_to_text(now), "status": status, "limit": limit}
         with self._file.reading() as db, closing(db.cursor()) as cursor:
             cursor.row_factory = sqlite3.Row
@@ -135,7 +133,7 @@ class QueueTable:
 
     def counts(self, now: datetime) -> Mapping[str, Mapping[TaskStatus, int]]:
         """By collection and status."""
-        query = f"SELECT collection, {task_status(':now')} AS status, count(*) FROM file_tasks GROUP BY 1, 2"
+        query = f"SELECT collection, {task_status(':now')} AS status, count(*) FROM file_tasks GROUP BY 1, 2"  # noqa: S608
         found: dict[str, dict[TaskStatus, int]] = {}
         with self._file.reading() as db:
             for collection, status, count in db.execute(query, {"now": timestamp_to_text(now)}):
@@ -202,7 +200,6 @@ def _values(image: TaskImage) -> tuple[Any, ...]:
         image.worker_id,
         image.error,
         _text(image.dead_at),
-        image.letter,
     )
 
 
@@ -220,7 +217,6 @@ def _images(db: sqlite3.Connection, query: str, values: Sequence[Any]) -> Iterat
                 worker_id=found["worker_id"],
                 error=found["error"],
                 dead_at=_moment(found["dead_at"]),
-                letter=found["letter"],
             )
 
 

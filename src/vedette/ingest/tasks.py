@@ -14,7 +14,16 @@ from typing import Protocol
 
 from vedette.handshake.configs import HIGHEST_PRIORITY, refuse_unless
 
-__all__ = ["ONTOLOGY", "ClaimedTask", "FileOperation", "FileQueue", "FileTask", "QueueRow", "TaskStatus"]
+__all__ = [
+    "ONTOLOGY",
+    "ClaimedTask",
+    "FileOperation",
+    "FileQueue",
+    "FileTask",
+    "QueueInspection",
+    "QueueRow",
+    "TaskStatus",
+]
 
 ONTOLOGY = """
 node FileTask {
@@ -90,7 +99,27 @@ class QueueRow:
     error: str | None
 
 
-class FileQueue(Protocol):
+class QueueInspection(Protocol):
+    """What people do with a queue, also from outside of the process that owns it."""
+
+    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+        """In the order in which they would be claimed; dead letters last."""
+        ...
+
+    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+        """By collection and status."""
+        ...
+
+    def retry(self, path: str | None = None) -> int:
+        """Make dead letters pending again, of one path or all; how many. E4505 when that path has none."""
+        ...
+
+    def purge(self, before: datetime) -> int:
+        """Forget dead letters older than that; how many."""
+        ...
+
+
+class FileQueue(QueueInspection, Protocol):
     """The usual mistake: to acknowledge a task that was put again meanwhile, and so to lose the later change."""
 
     def put(self, tasks: Sequence[FileTask]) -> None:
@@ -125,26 +154,10 @@ class FileQueue(Protocol):
         """Tasks that wait, are delayed or in progress."""
         ...
 
-    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
-        """In the order in which they would be claimed; dead letters last."""
-        ...
-
-    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
-        """By collection and status."""
-        ...
-
     def held(self) -> Mapping[str, int]:
         """By watch: tasks that are not dead."""
         ...
 
-    def retry(self, path: str | None = None) -> int:
-        """Make dead letters pending again, of one path or all; how many."""
-        ...
-
     def discard(self, watch_id: str) -> int:
         """Forget the tasks of a watch that is removed; how many."""
-        ...
-
-    def purge(self, before: datetime) -> int:
-        """Forget dead letters older than that; how many."""
         ...

@@ -243,11 +243,17 @@ def _order_columns(returns: ResolvedReturn, width: int) -> list[tuple[int, bool]
 
 
 def _sort(rows: list[tuple[Any, ...]], column: int, descending: bool) -> None:
-    """Nulls last when ascending, first when descending; stable."""
+    """Nulls last when ascending, first when descending, NaN next to them; stable."""
     try:
-        rows.sort(key=lambda row: (row[column] is None, row[column]), reverse=descending)
+        rows.sort(key=lambda row: _order_key(row[column]), reverse=descending)
     except TypeError as error:
         raise QueryError("E2102", "ORDER BY met values of types that have no common order") from error
+
+
+def _order_key(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return (2, None)
+    return (1, None) if value != value else (0, value)  # noqa: PLR0124 - NaN alone is not itself
 
 
 def _distinct(rows: list[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:

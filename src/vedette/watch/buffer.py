@@ -7,6 +7,7 @@ from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
+from vedette.values import is_nan
 from vedette.watch.delta import Delta
 
 __all__ = ["Entry", "EventBuffer", "Outcome"]
@@ -69,6 +70,11 @@ class EventBuffer:
         entries.append(entry._replace(dropped=self._gap) if self._gap else entry)
         self._gap = 0
         return Outcome.DROPPED
+
+    def shrink(self, limit: int) -> None:
+        """There is less room from now on: the oldest go."""
+        while len(self._entries) > max(limit, 1):
+            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         """Make room; the event after the gap says how many are missing."""
@@ -155,10 +161,12 @@ class _Rank:
         if not (self.values and other.values):  # told anew, by another filter say: before what has an order
             return self.place < other.place if self.values == other.values else not self.values
         for mine, theirs, down in zip(self.values, other.values, self.descending, strict=True):
-            if mine == theirs:
+            if mine == theirs or (is_nan(mine) and is_nan(theirs)):
                 continue
             if mine is None or theirs is None:
                 return (mine is None) == down
+            if is_nan(mine) or is_nan(theirs):  # next to the nulls
+                return is_nan(mine) == down
             return _precedes(theirs, mine) if down else _precedes(mine, theirs)
         return self.place < other.place
 

@@ -14,11 +14,26 @@ from vedette.errors import WatchError
 from vedette.language.printer import print_value
 from vedette.language.statements import OptionValue, WatchOption
 from vedette.language.syntax import Expression, IdReference, OrderTerm
+from vedette.values import duration_to_text
 
-__all__ = ["MUTABLE", "OPTIONS", "Initial", "Ordering", "WatchOptions", "Window", "read_options", "refused"]
+__all__ = [
+    "LONGEST_SPAN",
+    "MUTABLE",
+    "OPTIONS",
+    "Initial",
+    "Ordering",
+    "WatchOptions",
+    "Window",
+    "checked_span",
+    "read_options",
+    "refused",
+]
 
 Evaluate = Callable[[Expression], Any]
 """The value of an option's expression, constants and parameters filled in."""
+
+LONGEST_SPAN = timedelta(days=36_500)
+"""A hundred years."""
 
 MUTABLE = frozenset({"buffer", "on_full", "delivery", "filter"})
 """What ALTER WATCH may change."""
@@ -138,13 +153,15 @@ def _string(option: WatchOption, evaluate: Evaluate) -> str:
 
 
 def _duration(option: WatchOption, evaluate: Evaluate) -> timedelta:
-    return _positive(option.name, _value(option, evaluate))
+    return checked_span(option.name, _value(option, evaluate))
 
 
-def _positive(name: str, value: Any) -> timedelta:
-    if isinstance(value, timedelta) and value > timedelta(0):
+def checked_span(name: str, value: Any) -> timedelta:
+    """A lease, a delay or a window: a Duration above zero that ends within the calendar."""
+    if isinstance(value, timedelta) and timedelta(0) < value <= LONGEST_SPAN:
         return value
-    raise refused(name, f"allowed is a Duration above zero such as 30s, got {print_value(value)}")
+    allowed = f"a Duration above zero such as 30s, at most {duration_to_text(LONGEST_SPAN)}"
+    raise refused(name, f"allowed is {allowed}, got {print_value(value)}")
 
 
 def _expression(option: WatchOption, evaluate: Evaluate) -> Expression:
@@ -178,7 +195,7 @@ def _ordering(option: WatchOption, evaluate: Evaluate) -> Ordering:
 def _window(option: WatchOption, evaluate: Evaluate) -> Window:
     value = option.value
     if isinstance(value, OptionValue):
-        spans = [_positive(option.name, evaluate(term.expression)) for term in value.arguments]
+        spans = [checked_span(option.name, evaluate(term.expression)) for term in value.arguments]
         if value.word == "none" and not spans:
             return Window()
         if value.word == "tumbling" and len(spans) == 1:

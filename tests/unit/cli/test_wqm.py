@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import vedette
 from vedette.cli import wqm_place
 from vedette.cli.wqm import app
 from vedette.clock import SystemClock
+from vedette.errors import FolderError
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.handshake_tables import FILE_NAME
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.outside_queue import OutsideQueue
 from vedette.ingest.tasks import FileOperation, FileTask
+from vedette.sources.files.seen import FILE_NAME as SEEN_FILE
+from vedette.sources.files.seen import SeenFiles
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
@@ -332,9 +343,78 @@ def test_dead_letters_are_forgotten_when_they_are_old(queue: MemoryFileQueue, wq
     assert queue.purge(SystemClock().now() + timedelta(days=1)) == 1
 
 
-def test_without_a_server_there_is_no_queue(wqm: Wqm) -> None:
-    for command in (["queue", "list"], ["admin", "queue-stats"], ["queue", "dlq", "list"]):
-        assert "E4504 QUEUE_UNAVAILABLE" in wqm(*command, fails=True).stderr
+def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> None:
+    for command in (["queue", "list"], ["queue", "dlq", "list"]):
+        assert "No" in wqm(*command).stderr
+    assert wqm("queue", "retry", "--all").stdout == "0 sent back\n"
+    assert "E4505" in wqm("queue", "retry", "/nothing", fails=True).stderr
+
+
+def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
+    """The owner answers for what others want changed, and is the only one who touches the graph."""
+    task = FileTask(path="/a", watch_id="w", collection="c", operation=FileOperation.INGEST, priority=5)
+    directory = folder / "data"
+    with (
+        vedette.open(directory) as home,
+        EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
+    ):
+        queue.put([task])
+        queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
+        assert [each["status"] for each in records(wqm("queue", "list", "-f", "json"))] == ["dead"]
+        ended = Event()
+
+        def own() -> None:
+            while not ended.wait(0.01):
+                queue.depth()
+
+        owner = Thread(target=own)
+        owner.start()
+        try:
+            assert wqm("queue", "retry", "/a").stdout == "1 sent back\n"
+            assert "E4505" in wqm("queue", "retry", "/a", fails=True).stderr
+            assert wqm("queue", "dlq", "purge", "--force").stdout == "0 forgotten\n"
+        finally:
+            ended.set()
+            owner.join()
+        assert queue.claim(1, "me")[0].attempts == 0
+
+
+def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
+    with (
+        vedette.open(folder / "data"),
+        OutsideQueue(folder / "data", SystemClock(), patience_seconds=0.1) as queue,
+        pytest.raises(FolderError, match="E4504"),
+    ):
+        queue.retry()
+
+
+def wait_until_taken_up(directory: Path, files: int) -> None:
+    seen, never = SeenFiles(directory / SEEN_FILE), Event()
+    try:
+        with OutsideQueue(directory, SystemClock()) as queue:
+            while len(seen.known("docs")) < files or queue.rows():
+                never.wait(0.05)
+    finally:
+        seen.close()
+
+
+def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
+    """In the foreground: what is there and what comes is searchable; a signal ends it in good order."""
+    command = [sys.executable, "-c", "from vedette.cli.wqm import main; main()", "daemon"]
+    wqm("watch", "update", "docs", "--debounce", "0.05")
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert "Watching the folders" in process.stdout.readline()
+            write(docs / "sea.txt", b"the sea is deep\n")
+            wait_until_taken_up(folder / "data", files=3)
+            process.send_signal(signal.SIGTERM)
+            assert "Stopped" in process.stdout.read()
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    (hit, *_) = records(wqm("search", "how deep is the sea", "-c", "notes", "-f", "json"))
+    assert hit["place"].startswith(str(docs / "sea.txt"))
 
 
 def test_a_home_without_a_folder_is_refused(wqm: Wqm) -> None:

@@ -9,12 +9,15 @@ from threading import Event, Thread
 
 import pytest
 
+import vedette
 from vedette.clock import SystemClock
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.ingest.daemon import DaemonTiming, FolderDaemon
 from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
 from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.watcher import WatcherTiming
 from vedette.testing.file_queue import MemoryFileQueue
@@ -24,10 +27,10 @@ PATIENCE_SECONDS = 60
 
 
 class Running:
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, queue: FileQueue) -> None:
         self.base, self.root = base, base / "root"
         self.root.mkdir()
-        self.store, self.queue = MemoryVectors(), MemoryFileQueue(SystemClock())
+        self.store, self.queue = MemoryVectors(), queue
         self.command_line = HandshakeTables(base / "handshake.db")
         self.start()
 
@@ -77,9 +80,21 @@ class Running:
         self.wait(lambda: self.stored() == self.actual() and self.queue.depth() == 0)
 
 
+@pytest.fixture(params=["twin", "engine"])
+def queue(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileQueue]:
+    if request.param == "twin":
+        yield MemoryFileQueue(SystemClock())
+        return
+    with (
+        vedette.open(tmp_path / "data") as home,
+        EngineFileQueue(home.database(QUEUE_DATABASE), tmp_path / "handshake.db") as made,
+    ):
+        yield made
+
+
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    made = Running(tmp_path)
+def running(tmp_path: Path, queue: FileQueue) -> Iterator[Running]:
+    made = Running(tmp_path, queue)
     yield made
     made.stop()
     made.command_line.close()
@@ -135,3 +150,22 @@ def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
     running.settle()
     assert running.stored() == {"kept", "new"}
     assert running.store.replacements == written + 1, "what did not change is not written again"
+
+
+def test_tasks_of_a_watch_that_was_removed_are_forgotten(tmp_path: Path, queue: FileQueue) -> None:
+    (tmp_path / "a").write_text("x")
+    task = FileTask(
+        path=str(tmp_path / "a"),
+        watch_id="gone",
+        collection="docs",
+        operation=FileOperation.INGEST,
+        priority=5,
+    )
+    queue.put([task])
+    store, seen = MemoryVectors(), SeenFiles(tmp_path / "folders.db")
+    with HandshakeTables(tmp_path / "handshake.db") as tables:
+        ingestion = Ingestion(HashingEmbedder(16), store, SystemClock())
+        daemon = FolderDaemon(tables, seen, queue, ingestion, SystemClock(), worker_id="daemon")
+        daemon.step()
+    seen.close()
+    assert (queue.depth(), store.paths("docs")) == (0, set())

@@ -19,7 +19,9 @@ def pipeline(
     data: DataOption = DEFAULT_DATA,
     master: Annotated[
         str | None,
-        typer.Option("--master", metavar="URL", help="The Spark master; default: the setting pipeline_master."),
+        typer.Option(
+            "--master", metavar="URL", help="The Spark master; default: the setting pipeline_master."
+        ),
     ] = None,
     store: Annotated[
         str | None,

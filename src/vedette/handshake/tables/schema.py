@@ -131,8 +131,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                 lease_until TEXT,
                 worker_id TEXT,
                 error TEXT,
-                dead_at TEXT,
-                letter TEXT)""",
+                dead_at TEXT)""",
             "CREATE INDEX file_tasks_path ON file_tasks (path)",
             f"""CREATE VIEW ingestion_queue AS SELECT
                 path, collection, watch_id, operation, priority,
@@ -140,7 +139,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                 round((julianday('now') - julianday(queued_at)) * 86400, 3) AS age,
                 lease_until, worker_id, attempts, queued_at, due_at, dead_at, error
                 FROM file_tasks
-                ORDER BY {TASK_ORDER}""",
+                ORDER BY {TASK_ORDER}""",  # noqa: S608 - constants only
             """CREATE TABLE queue_requests (
                 id INTEGER PRIMARY KEY AUTOINCREMENT,
                 verb TEXT NOT NULL CHECK (verb IN ('retry', 'purge')),

@@ -1,0 +1,500 @@
+"""The file queue on an engine database: a consume-mode WATCH over `FileTask` nodes.
+
+Two watches over the same nodes hand them out, one with high priorities first and one with low ones first; a claim is
+global, so a task is in one hand whichever of them gave it. Attempts, delays and dead letters are the engine's. What is
+written into the `QueueTable` is an image for others and may be lost; it is made anew at the start.
+
+A task that is put while somebody works on it: its node takes the new operation at once, and at the end of the work the
+node is replaced by a fresh one, in one transaction with the ACK. Whoever dies before has lost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from pathlib import Path
+from threading import RLock
+from typing import Any, Self
+
+from vedette.change import Event
+from vedette.engine.database import Database
+from vedette.errors import FolderError, StoreError, VedetteError, WatchError
+from vedette.handshake.failures import MAX_REDELIVERIES
+from vedette.handshake.fairness import FairTurns
+from vedette.ingest.queue_table import QueueRequest, QueueTable, TaskImage
+from vedette.ingest.tasks import ONTOLOGY, ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
+from vedette.values import timestamp_from_text
+
+__all__ = ["QUEUE_DATABASE", "EngineFileQueue"]
+
+log = logging.getLogger(__name__)
+
+QUEUE_DATABASE = "file_queue"
+"""The database of a home that the tasks live in, apart from its users' graphs."""
+_ASIDE = timedelta(hours=1)
+"""How much longer than its delay a task that was put aside stays ours, should nobody look in time."""
+
+_TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
+_WATCH = f"""WATCH t: FileTask
+    [mode: consume, buffer: 10000000, ack_timeout: $lease, max_redeliveries: {MAX_REDELIVERIES},
+     ordering: attribute(t.operation = "delete" DESC, t.priority %s, t.queued_at ASC)]
+    RETURN {_TASK}"""
+_SPAWN = """SPAWN t: FileTask {
+    key = $key, path = $path, watch_id = $watch_id, collection = $collection, operation = $operation,
+    priority = $priority, queued_at = $queued_at } RETURNING t.id"""
+_CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
+    watch_id = $watch_id, operation = $operation, priority = $priority, generation = t.generation + 1 }"""
+_KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
+_TASKS = f"MATCH t: FileTask RETURN {_TASK}"
+_LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
+_LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
+
+
+@dataclass(slots=True)
+class _Claim:
+    """A delivery in somebody's hands, or in ours because it was put aside."""
+
+    delivery_id: str
+    image: TaskImage
+    again: bool = False
+    """Whether it was put meanwhile."""
+    aside: bool = False
+    """Given back, and held until `image.due_at`: the engine counts an attempt for every delay of its own."""
+
+
+class EngineFileQueue:
+    """For any number of threads of the process that has the database open (`vedette.ingest.tasks.FileQueue`)."""
+
+    def __init__(self, database: Database, table: Path, *, lease: timedelta = timedelta(seconds=60)) -> None:
+        """`table`: the file of the handshake's tables."""
+        database.define(ONTOLOGY)
+        self._clock, self._lease = database.clock, lease
+        self._lock = RLock()
+        self._table = QueueTable(table)
+        self._session = database.session()
+        self._claims: dict[str, _Claim] = {}
+        self._by_key: dict[str, _Claim] = {}
+        self._asides: list[tuple[datetime, str]] = []
+        """A heap of what was put aside, by the moment it is let go."""
+        self._held: Counter[str] = Counter()
+        self._turns = FairTurns()
+        self._table_version = -1
+        self._table_is_behind = False
+        self._restore()
+        self._high_first = self._session.watch(_WATCH % "DESC", lease=lease)
+        self._low_first = self._session.watch(_WATCH % "ASC", lease=lease)
+        for handle in (self._high_first, self._low_first):
+            handle.poll(1)  # `initial`, which says nothing
+
+    def close(self) -> None:
+        """What is claimed is free for the next owner, and no attempt is counted. The database stays open."""
+        with self._lock:
+            self._session.close()
+            self._table.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- tasks
+
+    def put(self, tasks: Sequence[FileTask]) -> None:
+        with self._settled():
+            wanted: dict[str, FileTask] = {}
+            for task in tasks:
+                wanted[task.key] = _joined(wanted.get(task.key), task)
+            known = self._table.by_key(list(wanted))
+            self._redrive(before for before in known.values() if before.dead_at is not None)
+            for key in known:
+                claim = self._by_key.get(key)
+                if claim is not None and claim.aside:
+                    self._let_go(claim)
+            changes: list[tuple[TaskImage | None, TaskImage]] = []
+            with self._transaction():
+                for key, task in wanted.items():
+                    changes.append((known.get(key), self._put(known.get(key), task)))
+            for _, after in changes:
+                claim = self._by_key.get(after.task.key)
+                if claim is not None:
+                    claim.image, claim.again = after, True
+            self._record(changes)
+
+    def _put(self, before: TaskImage | None, task: FileTask) -> TaskImage:
+        """Within a transaction. A fresh node has no failures and no delay behind it."""
+        now = self._clock.now()
+        if before is None:
+            return self._spawn(task, now)
+        if before.dead_at is not None:
+            self._session.execute(_KILL, key=task.key)
+            return self._spawn(task, now)
+        task = _joined(before.task, task)
+        if before.due_at is not None and task.key not in self._by_key:
+            self._session.execute(_KILL, key=task.key)
+            return self._spawn(task, before.queued_at)
+        self._session.execute(
+            _CHANGE,
+            key=task.key,
+            watch_id=task.watch_id,
+            operation=str(task.operation),
+            priority=task.priority,
+        )
+        return replace(before, task=task, due_at=None)
+
+    def _spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
+        values = {
+            "key": task.key,
+            "path": task.path,
+            "watch_id": task.watch_id,
+            "collection": task.collection,
+            "operation": str(task.operation),
+            "priority": task.priority,
+            "queued_at": queued_at,
+        }
+        ((element,),) = self._session.execute(_SPAWN, values).rows
+        return TaskImage(element=element, task=task, queued_at=queued_at)
+
+    # ---- claims
+
+    def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
+        with self._settled():
+            handle = self._low_first if self._turns.low_first() else self._high_first
+            self._turns = self._turns.next()
+            events = handle.poll(limit)
+            known = self._table.by_key([(event.match or {})["t.key"] for event in events])
+            lease_until = self._clock.now() + self._lease
+            claimed, changes = [], []
+            for event in events:
+                before = known[(event.match or {})["t.key"]]
+                after = replace(
+                    before,
+                    attempts=int(event.attributes["attempt"]) - 1,
+                    lease_until=lease_until,
+                    worker_id=worker_id,
+                    due_at=None,
+                )
+                self._hold(event, after)
+                changes.append((before, after))
+                claimed.append(
+                    ClaimedTask(task=after.task, claim_id=event.delivery_id or "", attempts=after.attempts)
+                )
+            self._record(changes)
+            return claimed
+
+    def ack(self, claim_id: str) -> None:
+        with self._settled():
+            claim = self._claimed(claim_id)
+            if claim.again:
+                self._begin_anew(claim)
+                return
+            with self._ending(claim):
+                self._session.ack([claim_id])
+            self._record([(claim.image, None)])
+
+    def nack(
+        self,
+        claim_id: str,
+        *,
+        error: str,
+        retry: bool = True,
+        delay: timedelta = timedelta(0),
+        counts_attempt: bool = True,
+    ) -> None:
+        with self._settled():
+            claim = self._claimed(claim_id)
+            if claim.again:  # the file is another by now: its failures were those of the old one
+                self._begin_anew(claim)
+            elif retry and not counts_attempt:
+                self._give_back_untried(claim, error, delay)
+            else:
+                with self._ending(claim):
+                    self._session.nack(claim_id, retry=retry, delay=delay or None, cause=error)
+                self._note_failure(claim, error, delay, retry=retry, attempts=int(counts_attempt))
+
+    def _note_failure(
+        self, claim: _Claim, error: str, delay: timedelta, *, retry: bool = True, attempts: int = 1
+    ) -> None:
+        """The engine has counted it, and made it a dead letter when it was one too many."""
+        now, before = self._clock.now(), claim.image
+        failed = before.attempts + attempts
+        is_dead = not retry or failed > MAX_REDELIVERIES
+        after = replace(
+            before.free(),
+            attempts=failed,
+            error=error,
+            due_at=now + delay if delay and not is_dead else None,
+            dead_at=now if is_dead else None,
+        )
+        claim.image = after
+        self._record([(before, after)])
+
+    def _begin_anew(self, claim: _Claim) -> None:
+        """The work ends, and what was put meanwhile waits as a new task."""
+        with self._ending(claim), self._transaction():
+            self._session.execute("ACK $id", id=claim.delivery_id)
+            after = self._spawn(claim.image.task, self._clock.now())
+        self._record([(claim.image, after)])
+
+    def _give_back_untried(self, claim: _Claim, error: str, delay: timedelta) -> None:
+        before = claim.image
+        due_at = self._clock.now() + delay if delay else None
+        after = replace(before.free(), error=error, due_at=due_at)
+        if due_at is None:
+            self._let_go(claim)
+        else:
+            with self._ending(claim):
+                self._session.extend(claim.delivery_id, delay + _ASIDE)
+            claim.image, claim.aside = after, True
+            self._claims[claim.delivery_id] = self._by_key[after.task.key] = claim
+            heappush(self._asides, (due_at, claim.delivery_id))
+        self._record([(before, after)])
+
+    def _hold(self, event: Event, image: TaskImage) -> None:
+        assert event.delivery_id is not None
+        claim = _Claim(event.delivery_id, image)
+        self._claims[claim.delivery_id] = self._by_key[image.task.key] = claim
+
+    def _forget(self, claim: _Claim) -> None:
+        self._claims.pop(claim.delivery_id, None)
+        if self._by_key.get(claim.image.task.key) is claim:
+            del self._by_key[claim.image.task.key]
+
+    def _let_go(self, claim: _Claim) -> None:
+        """Free for the next, untried."""
+        try:
+            with self._ending(claim):
+                self._session.release(claim.delivery_id)
+        except FolderError:
+            pass  # its time ran out before: it is free already
+
+    def _claimed(self, claim_id: str) -> _Claim:
+        claim = self._claims.get(claim_id)
+        if claim is None or claim.aside:
+            raise _ended(claim_id)
+        return claim
+
+    @contextmanager
+    def _ending(self, claim: _Claim) -> Iterator[None]:
+        """The engine decides whether the delivery is still ours; afterwards it is not."""
+        try:
+            yield
+        except WatchError as error:
+            if error.code != "E8004":
+                raise
+            self._forget(claim)
+            raise _ended(claim.delivery_id) from error
+        self._forget(claim)
+
+    # ---- looking
+
+    def depth(self) -> int:
+        with self._settled():
+            return self._held.total()
+
+    def held(self) -> Mapping[str, int]:
+        with self._settled():
+            return {watch_id: count for watch_id, count in self._held.items() if count}
+
+    def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
+        with self._settled():
+            return self._table.rows(self._clock.now(), status=status, limit=limit)
+
+    def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
+        with self._settled():
+            return self._table.counts(self._clock.now())
+
+    # ---- dead letters
+
+    def retry(self, path: str | None = None) -> int:
+        with self._settled():
+            return self._retry(path)
+
+    def _retry(self, path: str | None) -> int:
+        dead = self._table.dead(path)
+        if path is not None and not dead:
+            raise FolderError("E4505", f"no dead letter has the path {path}", fields={"path": path})
+        self._revive(dead)
+        return len(dead)
+
+    def _revive(self, dead: Sequence[TaskImage]) -> None:
+        self._redrive(dead)
+        self._record([(before, replace(before, attempts=0, dead_at=None)) for before in dead])
+
+    def discard(self, watch_id: str) -> int:
+        with self._settled():
+            images = self._table.of_watch(watch_id)
+            self._delete(images)
+            return len(images)
+
+    def purge(self, before: datetime) -> int:
+        with self._settled():
+            return self._purge(before)
+
+    def _purge(self, before: datetime) -> int:
+        old = [image for image in self._table.dead() if image.dead_at is not None and image.dead_at < before]
+        self._delete(old)
+        return len(old)
+
+    def _delete(self, images: Sequence[TaskImage]) -> None:
+        """Letters cannot be deleted, only sent back; whoever dies in between finds a task that is tried once more."""
+        self._redrive(image for image in images if image.dead_at is not None)
+        with self._transaction():
+            for image in images:
+                self._session.execute(_KILL, key=image.task.key)
+        for image in images:
+            claim = self._by_key.get(image.task.key)
+            if claim is not None:
+                self._forget(claim)
+        self._record([(image, None) for image in images])
+
+    def _redrive(self, dead: Iterable[TaskImage]) -> None:
+        """Dead letters are nodes again."""
+        elements = {image.element for image in dead}
+        if not elements:
+            return
+        for letter, element in self._session.execute(_LETTER_IDS).rows:
+            if element in elements:
+                self._session.execute("REDRIVE #$letter", letter=letter)
+
+    # ---- what happened meanwhile
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """One thread at a time, with all that time and others did taken into account."""
+        with self._lock:
+            if self._table_is_behind:
+                self._restore()
+            self._note_lapsed()
+            self._end_asides()
+            self._answer_requests()
+            yield
+
+    def _note_lapsed(self) -> None:
+        """Leases that ended: the engine has counted the attempts."""
+        for handle in (self._high_first, self._low_first):
+            for record in handle.errors():
+                claim = self._claims.get(record.fields["delivery_id"]) if record.code == "E8003" else None
+                if claim is None:
+                    continue
+                self._forget(claim)
+                self._note_failure(claim, "its worker was lost", timedelta(0))
+                if claim.again and claim.image.dead_at is not None:
+                    self._revive([claim.image])  # what was put meanwhile has not failed yet
+
+    def _end_asides(self) -> None:
+        now = self._clock.now()
+        while self._asides and self._asides[0][0] <= now:
+            _, delivery_id = heappop(self._asides)
+            claim = self._claims.get(delivery_id)
+            if claim is not None:
+                self._let_go(claim)
+
+    def _answer_requests(self) -> None:
+        version = self._table.foreign_version()
+        if version == self._table_version:
+            return
+        self._table_version = version
+        for request in self._table.asked():
+            try:
+                answer: dict[str, Any] = {"count": self._answered(request)}
+            except FolderError as error:
+                answer = {"error": error.text}
+            self._table.answer(request.id, json.dumps(answer))
+
+    def _answered(self, request: QueueRequest) -> int:
+        if request.verb == "retry":
+            return self._retry(request.argument)
+        assert request.argument is not None, "a purge has a moment"
+        return self._purge(timestamp_from_text(request.argument))
+
+    # ---- the image
+
+    def _record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
+        """The graph has changed: so do the counts and the table."""
+        for before, after in changes:
+            self._count(before, -1)
+            self._count(after, 1)
+        gone = [before.task.key for before, after in changes if after is None and before is not None]
+        try:
+            self._table.write([after for _, after in changes if after is not None], gone)
+        except StoreError as error:  # what was asked for is done and durable; only its image is not
+            self._table_is_behind = True
+            log.warning("The table of the queue is behind: %s", error, extra={"action": "queue.table"})
+
+    def _count(self, image: TaskImage | None, step: int) -> None:
+        if image is not None and image.dead_at is None:
+            self._held[image.task.watch_id] += step
+
+    def _restore(self) -> None:
+        """Make the image anew. What only it knows, errors and delays, is kept where it is about the same node."""
+        known = {image.element: image.free() for image in self._table.all()}
+        known.update((claim.image.element, claim.image) for claim in self._claims.values())
+        images = [_kept(image, known) for image in self._images()]
+        self._table.replace_all(sorted(images, key=lambda image: image.queued_at))
+        self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
+        self._table_is_behind = False
+
+    def _images(self) -> Iterable[TaskImage]:
+        tasks = self._session.execute(_TASKS)
+        for row in tasks.rows:
+            match = dict(zip(tasks.columns, row, strict=True))
+            yield TaskImage(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
+        for text, attempts, cause, created_at in self._session.execute(_LETTERS).rows:
+            match = json.loads(text)
+            if "file_task" in match:
+                yield TaskImage(
+                    element=match["file_task"],
+                    task=_task(match),
+                    queued_at=timestamp_from_text(match["t.queued_at"]),
+                    attempts=attempts,
+                    error=cause,
+                    dead_at=created_at,
+                )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._session.execute("BEGIN")
+        try:
+            yield
+            self._session.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        try:
+            self._session.execute("ROLLBACK")
+        except VedetteError as error:
+            log.debug("Nothing to roll back: %s", error)
+
+
+def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:
+    before = known.get(image.element)
+    if before is None or image.dead_at is not None or before.dead_at is not None:
+        return image
+    return replace(before, task=image.task)
+
+
+def _joined(earlier: FileTask | None, later: FileTask) -> FileTask:
+    return later if earlier is None else replace(later, priority=max(earlier.priority, later.priority))
+
+
+def _task(match: Mapping[str, Any]) -> FileTask:
+    return FileTask(
+        path=match["t.path"],
+        watch_id=match["t.watch_id"],
+        collection=match["t.collection"],
+        operation=FileOperation(match["t.operation"]),
+        priority=match["t.priority"],
+    )
+
+
+def _ended(claim_id: str) -> FolderError:
+    return FolderError("E4505", f"the claim {claim_id} has ended", fields={"claim": claim_id})
