@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -170,7 +169,8 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
         encode_batch([link.Hello(version=LINK_VERSION, secret=b"guess", name="x")]),
         encode_batch([link.Hello(version=99, secret=secret, name="x")]),
         encode_batch([link.Shut(conn=1, orderly=True, returns=False)]),
-        os.urandom(64),
+        b"\x00\x00\x00\x04junk",
+        b"\x00\x01\x00\x00",
         b"\xff\xff\xff\xff",
     ):
         reader, writer = await asyncio.open_unix_connection(str(socket))

@@ -198,7 +198,7 @@ class ModelTransaction:
         if any(target not in view.items for target in targets):
             raise ModelError("E3601", "E2003")
         if not all(view.fits(target, end) for target, end in zip(targets, kind.ends, strict=True)):
-            raise ModelError("E2003")
+            raise ModelError("E2003", "E3501")
         if (once or kind.symmetric) and view.twin(kind, targets) is not None:
             return False
         view.check_edge(kind, targets)

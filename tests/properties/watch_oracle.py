@@ -116,6 +116,7 @@ class Follower:
         events = self._poll()
         if self.handle.status != "active":
             assert not events, f"a {self.handle.status} watch hands out {events}"
+            self.ended = self.ended or self._oracle.is_gone(self.step.actor)
             assert self.ended == (self.handle.status == "cancelled"), self.handle.errors()
             return
         self._news += events
@@ -262,6 +263,10 @@ class Oracle:
         if name not in self._ids:
             raise Unnamed(name)
         return self._ids[name]
+
+    def is_gone(self, actor: str | None) -> bool:
+        """Whether the actor was deleted: then its watches end."""
+        return actor is not None and self.db.default.state.graph.get(self.id_of(actor)) is None
 
     def session(self, actor: str | None) -> Session:
         """The session in which an actor watches and reads; None is the system context."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -33,6 +34,8 @@ def daemon(data: DataOption = DEFAULT_DATA) -> None:
     """
     from vedette.cli.stopping import StopSignal
 
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("vedette").setLevel(logging.INFO)
     directory = directory_at(data)
     with ExitStack() as stack, StopSignal() as stop:
         made = _made(directory, data, stack)

@@ -19,6 +19,8 @@ __all__ = ["MOST_FRAME_BYTES", "FrameReader", "WorkerLinks"]
 
 log = logging.getLogger(__name__)
 MOST_FRAME_BYTES = 256 * 1024 * 1024
+_FIRST_FRAME_BYTES = 4096
+"""Of the Hello: until then it may be anybody."""
 _MOST_WAITING_BYTES = 256 * 1024 * 1024
 """What may wait for a worker: one that takes nothing any more is cut off, and its clients go elsewhere."""
 
@@ -26,8 +28,9 @@ _MOST_WAITING_BYTES = 256 * 1024 * 1024
 class FrameReader:
     """Cuts a stream of bytes into frames: 4 bytes of length, then the body. No I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MOST_FRAME_BYTES) -> None:
         self._buffer = bytearray()
+        self.most_bytes = most_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
         """Every frame that is whole now; ValueError when a length cannot be."""
@@ -36,7 +39,7 @@ class FrameReader:
         frames: list[bytes] = []
         while len(buffer) >= 4:
             size = int.from_bytes(buffer[:4], "big")
-            if size > MOST_FRAME_BYTES:
+            if size > self.most_bytes:
                 raise ValueError(f"a frame of {size} bytes")
             if len(buffer) < 4 + size:
                 break
@@ -80,7 +83,7 @@ class WorkerPort(asyncio.Protocol):
         self._links = links
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = FrameReader()
+        self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._known = False
         self.name = ""
 
@@ -113,6 +116,7 @@ class WorkerPort(asyncio.Protocol):
             self.write([link.Goodbye(why=f"this engine speaks version {LINK_VERSION} of the link")])
         else:
             self._known, self.name = True, hello.name
+            self._reader.most_bytes = MOST_FRAME_BYTES
             self._links.ports.add(self)
             self.write([link.Welcome(version=LINK_VERSION)])
             return

@@ -34,18 +34,19 @@ class _Entry:
     claim_id: str | None = None
     lease_until: datetime | None = None
     worker_id: str | None = None
-    again: FileTask | None = None
-    """What was put while it is in progress."""
+    again: bool = False
+    """Whether it was put while it is in progress."""
 
 
 def _alone(method: Callable[P, R]) -> Callable[P, R]:
-    """One thread at a time in the queue."""
+    """One thread at a time in the queue, with what time did taken into account."""
 
     @wraps(method)
     def locked(*arguments: P.args, **named: P.kwargs) -> R:
         queue = arguments[0]
         assert isinstance(queue, MemoryFileQueue)
         with queue.lock:
+            queue.note_lapsed()
             return method(*arguments, **named)
 
     return locked
@@ -67,10 +68,10 @@ class MemoryFileQueue:
             entry = self._entries.get(task.key)
             if entry is None or entry.dead_at is not None:
                 self._entries[task.key] = self._new(task)
-            elif entry.claim_id is not None and self._leased(entry):
-                entry.again = task if entry.again is None else _joined(entry.again, task)
-            else:
-                entry.task, entry.due_at = _joined(entry.task, task), None
+                continue
+            entry.task, entry.again = _joined(entry.task, task), entry.claim_id is not None
+            if entry.due_at is not None:  # the file is another by now: its failures were those of the old one
+                entry.due_at, entry.attempts = None, 0
 
     @_alone
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
@@ -79,10 +80,6 @@ class MemoryFileQueue:
         self._turns = self._turns.next()
         now = self._clock.now()
         for entry in self._in_order(low_first=low_first)[:limit]:
-            if entry.claim_id is not None:  # its lease ended: the worker is lost, and that is a failure
-                entry.attempts += 1
-                if self._bury_if_tired(entry, "its worker was lost"):
-                    continue
             entry.claim_id = f"claim-{self._number()}"
             entry.lease_until, entry.worker_id, entry.due_at = now + self._lease, worker_id, None
             claimed.append(ClaimedTask(task=entry.task, claim_id=entry.claim_id, attempts=entry.attempts))
@@ -92,8 +89,8 @@ class MemoryFileQueue:
     def ack(self, claim_id: str) -> None:
         entry = self._claimed(claim_id)
         del self._entries[entry.task.key]
-        if entry.again is not None:
-            self._entries[entry.task.key] = self._new(entry.again)
+        if entry.again:
+            self._entries[entry.task.key] = self._new(entry.task)
 
     @_alone
     def nack(
@@ -108,8 +105,8 @@ class MemoryFileQueue:
         entry = self._claimed(claim_id)
         _freed(entry)
         entry.error, entry.attempts = error, entry.attempts + int(counts_attempt)
-        if entry.again is not None:  # the file is another by now: its failures were those of the old one
-            self._entries[entry.task.key] = self._new(entry.again)
+        if entry.again:
+            self._entries[entry.task.key] = self._new(entry.task)
         elif not retry:
             entry.dead_at = self._clock.now()
         elif not self._bury_if_tired(entry, error):
@@ -165,6 +162,16 @@ class MemoryFileQueue:
         return self._forget(old)
 
     # ---- inside
+
+    def note_lapsed(self) -> None:
+        """Leases that ended: the worker is lost, and that is a failure."""
+        for entry in self._entries.values():
+            if entry.claim_id is not None and not self._leased(entry):
+                entry.attempts += 1
+                again, entry.again = entry.again, False
+                _freed(entry)
+                if self._bury_if_tired(entry, "its worker was lost") and again:
+                    entry.dead_at, entry.attempts = None, 0  # what was put meanwhile has not failed yet
 
     def _forget(self, keys: list[str]) -> int:
         for key in keys:

@@ -1,0 +1,119 @@
+"""The file queue on an engine and its twin in memory do the same, whatever is done with them."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import vedette
+from vedette.errors import FolderError
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
+from vedette.testing import ManualClock
+from vedette.testing.file_queue import MemoryFileQueue
+
+PATHS = st.sampled_from(["/a", "/b", "/c", "/d", "/e"])
+DELAYS = st.sampled_from([0, 2, 40, 90]).map(lambda seconds: timedelta(seconds=seconds))
+MOMENT = 0.5
+"""Between two steps: no two tasks are of the same age. Exact in binary, so that clocks agree about what is over."""
+
+
+class QueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock, self.closing = ManualClock(), ExitStack()
+        place = Path(self.closing.enter_context(tempfile.TemporaryDirectory()))
+        home = self.closing.enter_context(vedette.open(":memory:", clock=self.clock))
+        self.engine = self.closing.enter_context(
+            EngineFileQueue(home.database(QUEUE_DATABASE), place / "handshake.db")
+        )
+        self.twin = MemoryFileQueue(self.clock)
+        self.claims: list[tuple[str, str]] = []
+        """Of the engine and of the twin, also those that have ended."""
+
+    def teardown(self) -> None:
+        self.closing.close()
+
+    @rule(
+        path=PATHS,
+        operation=st.sampled_from(FileOperation),
+        priority=st.integers(0, 10),
+        watch=st.sampled_from("vw"),
+    )
+    def put(self, path: str, operation: FileOperation, priority: int, watch: str) -> None:
+        task = FileTask(path=path, watch_id=watch, collection="c", operation=operation, priority=priority)
+        for queue in (self.engine, self.twin):
+            queue.put([task])
+
+    @rule(limit=st.integers(1, 4))
+    def claim(self, limit: int) -> None:
+        mine, other = self.engine.claim(limit, "me"), self.twin.claim(limit, "me")
+        assert [(each.task, each.attempts) for each in mine] == [(each.task, each.attempts) for each in other]
+        self.claims += [(one.claim_id, two.claim_id) for one, two in zip(mine, other, strict=True)]
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def ack(self, data: st.DataObject) -> None:
+        mine, other = data.draw(st.sampled_from(self.claims))
+        assert _outcome(self.engine.ack, mine) == _outcome(self.twin.ack, other)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), delay=DELAYS, retry=st.booleans(), counts=st.booleans())
+    def nack(self, data: st.DataObject, delay: timedelta, retry: bool, counts: bool) -> None:
+        claims = data.draw(st.sampled_from(self.claims))
+
+        def give_back(queue: FileQueue, claim_id: str) -> None:
+            queue.nack(claim_id, error="no", retry=retry, delay=delay, counts_attempt=counts)
+
+        assert _outcome(give_back, self.engine, claims[0]) == _outcome(give_back, self.twin, claims[1])
+
+    @rule(path=st.none() | PATHS)
+    def retry(self, path: str | None) -> None:
+        assert _outcome(self.engine.retry, path) == _outcome(self.twin.retry, path)
+
+    @rule(seconds=st.integers(0, 100))
+    def purge(self, seconds: int) -> None:
+        before = self.clock.now() - timedelta(seconds=seconds)
+        assert self.engine.purge(before) == self.twin.purge(before)
+
+    @rule(watch=st.sampled_from("vw"))
+    def discard(self, watch: str) -> None:
+        assert self.engine.discard(watch) == self.twin.discard(watch)
+
+    @rule(seconds=st.sampled_from([1, 30, 61, 100]))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @invariant()
+    def the_same_is_there(self) -> None:
+        self.clock.advance(MOMENT)
+        shown = [
+            [
+                (row.task, row.status, row.attempts, row.queued_at, row.due_at, row.lease_until)
+                for row in queue.rows()
+            ]
+            for queue in (self.engine, self.twin)
+        ]
+        assert shown[0] == shown[1]
+        assert self.engine.counts() == self.twin.counts()
+        assert self.engine.held() == self.twin.held()
+        assert self.engine.depth() == self.twin.depth()
+
+
+def _outcome(act: object, *arguments: object) -> object:
+    """What it returned, or the code of its error."""
+    assert callable(act)
+    try:
+        return act(*arguments)
+    except FolderError as error:
+        return error.code
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(TestQueue.settings, stateful_step_count=40, deadline=None)

@@ -1,0 +1,101 @@
+"""The queue on an engine beyond its contract: restarts, its image in SQL, and a table that cannot be written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import vedette
+from vedette.clock import SystemClock
+from vedette.errors import StoreError
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.queue_table import QueueTable, TaskImage
+from vedette.ingest.tasks import FileOperation, FileTask, TaskStatus
+from vedette.testing import ManualClock
+
+
+def task(path: str, operation: str = "ingest", priority: int = 5) -> FileTask:
+    return FileTask(
+        path=path, watch_id="w", collection="c", operation=FileOperation(operation), priority=priority
+    )
+
+
+@contextmanager
+def opened(place: Path, clock: ManualClock | SystemClock) -> Iterator[EngineFileQueue]:
+    with (
+        vedette.open(place, clock=clock) as home,
+        EngineFileQueue(home.database(QUEUE_DATABASE), place / "handshake.db") as queue,
+    ):
+        yield queue
+
+
+@pytest.mark.parametrize("image", ["kept", "lost"])
+def test_a_restart(tmp_path: Path, image: str) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as queue:
+        queue.put([task("/dead"), task("/late"), task("/held"), task("/waits")])
+        dead, late, _ = queue.claim(3, "me")
+        queue.nack(dead.claim_id, error="damaged", retry=False)
+        queue.nack(late.claim_id, error="busy", delay=timedelta(seconds=8))
+    if image == "lost":
+        with sqlite3.connect(tmp_path / "handshake.db") as plain:
+            plain.execute("DELETE FROM file_tasks")
+    with opened(tmp_path, clock) as queue:
+        (row,) = queue.rows(status=TaskStatus.DEAD)
+        assert (row.task.path, row.error, row.attempts) == ("/dead", "damaged", 1)
+        assert queue.held() == {"w": 3}
+        assert [each.task.path for each in queue.claim(9, "me")] == ["/held", "/waits"], (
+            "none is delayed but /late"
+        )
+        clock.advance(8)
+        assert [(each.task.path, each.attempts) for each in queue.claim(9, "me")] == [("/late", 1)]
+        assert queue.retry() == 1
+        assert [(each.task.path, each.attempts) for each in queue.claim(9, "me")] == [("/dead", 0)]
+
+
+def test_any_sqlite_tool_reads_the_view(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock()) as queue:
+        queue.put(
+            [task("/low", priority=1), task("/high", priority=9), task("/gone", "delete", 0), task("/x")]
+        )
+        (claim,) = queue.claim(1, "me")
+        queue.nack(claim.claim_id, error="busy", delay=timedelta(hours=1))
+        queue.claim(1, "worker-7")
+        with sqlite3.connect(f"file:{tmp_path}/handshake.db?mode=ro", uri=True) as plain:
+            shown = plain.execute(
+                "SELECT path, status, priority, worker_id, lease_until > queued_at, age >= 0 FROM ingestion_queue"
+            ).fetchall()
+    assert shown == [
+        ("/gone", "delayed", 0, None, None, 1),
+        ("/high", "in_progress", 9, "worker-7", 1, 1),
+        ("/x", "pending", 5, None, None, 1),
+        ("/low", "pending", 1, None, None, 1),
+    ]
+
+
+def test_a_table_that_cannot_be_written_takes_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is put is put; the table is made anew as soon as that works."""
+    with opened(tmp_path, ManualClock()) as queue:
+
+        def full(table: QueueTable, images: Iterable[TaskImage], gone: Iterable[str] = ()) -> None:
+            raise StoreError("E6001", "the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(QueueTable, "write", full)
+            queue.put([task("/a")])
+        assert [row.task.path for row in queue.rows()] == ["/a"]
+        (claim,) = queue.claim(1, "me")
+        with monkeypatch.context() as broken:
+            broken.setattr(QueueTable, "write", full)
+            queue.put([task("/a", "delete")])
+        (row,) = queue.rows()
+        assert (row.status, row.task.operation) == (TaskStatus.IN_PROGRESS, FileOperation.DELETE)
+        queue.ack(claim.claim_id)
+        assert queue.claim(1, "me")[0].task.operation is FileOperation.DELETE
