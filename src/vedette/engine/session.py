@@ -104,7 +104,7 @@ class Session:
             try:
                 prepared, literals = self.database.statements.one(text)
                 if not isinstance(prepared.statement, ast.Watch):
-                    text = "watch() takes a WATCH statement; execute() takes any other"
+                    text = "A WATCH statement is needed here; others go through execute(), or vedette run"
                     raise InvalidStatement("E1101", text)
                 self._check_open()
                 if self.transaction is not None:

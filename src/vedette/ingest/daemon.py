@@ -7,14 +7,17 @@ the next step. `step` does everything that is due and returns; `run` calls it un
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
 
 from vedette.clock import Clock
+from vedette.errors import FolderError
 from vedette.handshake.configs import DegradationConfig, WatchFolderConfig, WatchType
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.rows import WatchRow
 from vedette.handshake.throughput import Throughput
 from vedette.ingest.drain import DrainReport, TaskDrain
 from vedette.ingest.feed import FolderFeed
@@ -101,7 +104,7 @@ class FolderDaemon:
 
     def _keep_watchers(self) -> None:
         """One for every folder that is enabled or on trial, none for others; anew when its configuration changed."""
-        rows = {row.watch_id: self._tables.look_at_watch(row.watch_id) for row in self._tables.watches()}
+        rows = {row.watch_id: row for row in self._looked_at()}
         wanted = {
             watch_id: row
             for watch_id, row in rows.items()
@@ -116,12 +119,19 @@ class FolderDaemon:
             self._queue.discard(watch_id)
         for watch_id, row in wanted.items():
             if watch_id not in self._watchers:
-                self._watchers[watch_id] = (row.config, self._started(watch_id))
+                self._watchers[watch_id] = (row.config, self._started(row))
             elif row.rescan_requested_at is not None:
                 self._watchers[watch_id][1].request_rescan()
 
-    def _started(self, watch_id: str) -> FolderWatcher:
-        row = self._tables.watch(watch_id)
+    def _looked_at(self) -> Iterator[WatchRow]:
+        for row in self._tables.watches():
+            try:
+                yield self._tables.look_at_watch(row.watch_id)
+            except FolderError as error:
+                if error.code != "E4501":  # removed since we listed it
+                    raise
+
+    def _started(self, row: WatchRow) -> FolderWatcher:
         timing = WatcherTiming(
             debounce_seconds=row.config.debounce_seconds,
             poll_seconds=self._watching.poll_seconds,
@@ -131,7 +141,7 @@ class FolderDaemon:
         )
         watcher = FolderWatcher(
             folder_of(row, self._seen, self._clock),
-            FolderFeed(watch_id, self._tables, self._queue, self._clock),
+            FolderFeed(row.watch_id, self._tables, self._queue, self._clock),
             self._clock,
             timing,
             stretch=lambda: self._stretch,

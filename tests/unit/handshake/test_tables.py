@@ -269,7 +269,7 @@ def test_a_file_from_the_future_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreError, match="knows formats up to 1"):
+    with pytest.raises(StoreError, match="knows formats up to 2"):
         HandshakeTables(path)
 
 
