@@ -153,11 +153,62 @@ def test_a_loop_without_asyncio(server: Serving):
         for job in c.consume("WATCH j: Job WHERE j.n < 2 [mode: consume, max_redeliveries: 3] RETURN j.n"):
             seen.append((job.match["j.n"], job.attempt))
             if job.attempt == 1 and job.match["j.n"] == 0:
-                with pytest.raises(ZeroDivisionError), job:
+                with job:  # it goes no further, as inside a program
                     raise ZeroDivisionError
+                assert job.ended
                 continue
             with job:
                 pass
             if len(seen) == 3:
                 break
     assert sorted(seen) == [(0, 1), (0, 2), (1, 1)]
+
+
+def test_a_job_that_was_too_slow_does_not_end_the_loop(server: Serving):
+    """Its lease was over, and it was ended elsewhere: the next one comes."""
+    seen: list[int] = []
+    with connect_sync(server.url) as c:
+        for job in c.consume("WATCH j: Job WHERE j.n < 2 [mode: consume] RETURN j.n", prefetch=1):
+            with job:
+                seen.append(job.match["j.n"])
+                c.execute("ACK $id", id=job.delivery_id)  # so that the job's own comes too late
+            if len(seen) == 2:
+                break
+    assert sorted(seen) == [0, 1]
+
+
+def test_a_ctrl_c_is_raised_and_counts_no_attempt(server: Serving):
+    text = "WATCH j: Job WHERE j.n = 0 [mode: consume] RETURN j.n"
+
+    def interrupted() -> None:
+        with connect_sync(server.url) as c:
+            for job in c.consume(text):
+                with job:
+                    raise KeyboardInterrupt
+
+    async def attempts() -> int:
+        async with connect(server.url) as again:
+            async for job in again.consume(text):
+                async with job:
+                    return job.attempt
+        raise AssertionError
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert asyncio.run(attempts()) == 1
+
+
+def test_an_error_in_an_async_block_goes_no_further(server: Serving):
+    async def work() -> list[int]:
+        tries: list[int] = []
+        async with connect(server.url) as c:
+            async for job in c.consume("WATCH j: Job WHERE j.n = 0 [mode: consume] RETURN j.n"):
+                async with job:
+                    tries.append(job.attempt)
+                    if job.attempt < 3:
+                        raise ConnectionError("try again")
+                if job.attempt == 3:
+                    return tries
+        raise AssertionError
+
+    assert asyncio.run(work()) == [1, 2, 3]

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.stories.test_watch_stories import marked
-from vedette.testing.stories import EmbeddedHost, Story, read_stories, tell
+from tests.stories.catalogue import check_rules, check_titles, marked, stories_of
+from vedette.testing.stories import EmbeddedHost, Story, tell
 
 FOLDER = Path(__file__).parent / "consume"
-STORIES = [
-    story
-    for file in sorted(FOLDER.glob("*.story"))
-    for story in read_stories(file.read_text(encoding="utf-8"), f"{file.name}")
-]
+STORIES = stories_of(FOLDER)
 
 
 @pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_keeping))
@@ -29,19 +25,10 @@ def test_in_a_directory(story: Story, tmp_path: Path):
 
 # --- the catalogue ------------------------------------------------------------------------------------------------
 
-RULES = dict(
-    line.split(maxsplit=1)
-    for line in (FOLDER / "rules.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("--")
-)
-
 
 def test_every_rule_has_a_story():
-    told = {rule for story in STORIES for rule in story.rules}
-    assert sorted(RULES.keys() - told) == [], "rules without a story"
-    assert sorted(told - RULES.keys()) == [], "stories about rules that rules.txt does not know"
+    check_rules(FOLDER, STORIES)
 
 
 def test_titles_are_unique():
-    titles = [story.title for story in STORIES]
-    assert sorted(titles) == sorted(set(titles))
+    check_titles(STORIES)

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import vedette
+from tests.stories.catalogue import check_rules, check_titles, marked, stories_of
 from vedette.language.statements import Watch
 from vedette.language.syntax import Attribute, Exists, NodePattern, PatternAggregate
 from vedette.language.tree import walk
-from vedette.testing.stories import EmbeddedHost, Story, read_stories, tell
+from vedette.testing.stories import EmbeddedHost, Story, tell
 from vedette.testing.stories.format import Say, Step
 from vedette.testing.stories.watch_steps import React
 
 FOLDER = Path(__file__).parent / "watch"
-STORIES = [
-    story
-    for file in sorted(FOLDER.glob("*.story"))
-    for story in read_stories(file.read_text(encoding="utf-8"), f"{file.name}")
-]
-
-
-def marked(stories: Iterable[Story]) -> list[Any]:
-    """Stories that wait for a feature are expected to fail: the run lists them, and complains when they do not."""
-    return [
-        pytest.param(story, id=str(story), marks=_waiting(story.pending) if story.pending else ())
-        for story in stories
-    ]
-
-
-def _waiting(feature: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(reason=f"pending: {feature}", strict=True)
+STORIES = stories_of(FOLDER)
 
 
 @pytest.mark.parametrize("story", marked(s for s in STORIES if not s.needs_keeping))
@@ -48,22 +32,13 @@ def test_in_a_directory(story: Story, tmp_path: Path):
 
 # --- the catalogue ------------------------------------------------------------------------------------------------
 
-RULES = dict(
-    line.split(maxsplit=1)
-    for line in (FOLDER / "rules.txt").read_text(encoding="utf-8").splitlines()
-    if line and not line.startswith("--")
-)
-
 
 def test_every_rule_has_a_story():
-    told = {rule for story in STORIES for rule in story.rules}
-    assert sorted(RULES.keys() - told) == [], "rules without a story"
-    assert sorted(told - RULES.keys()) == [], "stories about rules that rules.txt does not know"
+    check_rules(FOLDER, STORIES)
 
 
 def test_titles_are_unique():
-    titles = [story.title for story in STORIES]
-    assert sorted(titles) == sorted(set(titles))
+    check_titles(STORIES)
 
 
 def test_each_story_says_how_much_its_watches_look_at():

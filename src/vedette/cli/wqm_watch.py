@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -180,40 +181,35 @@ def status(
     )
 
 
+def _change(watch: str, data: str, change: Callable[[HandshakeTables, str], object], becomes: str) -> None:
+    with open_tables(data) as tables:
+        watch_id = tables.find_watch(watch).watch_id
+        change(tables, watch_id)
+    print(f"{watch_id} is {becomes}")
+
+
 @watch_app.command()
 def enable(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
     """Watch it again, whoever disabled it; an open circuit is closed."""
-    with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
-        tables.enable_watch(watch_id)
-    print(f"{watch_id} is enabled")
+    _change(watch, data, lambda tables, id: tables.enable_watch(id), "enabled")
 
 
 @watch_app.command()
 def disable(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
     """Do not watch it until it is enabled. What happens meanwhile is found then."""
-    with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
-        tables.disable_watch(watch_id)
-    print(f"{watch_id} is disabled")
+    _change(watch, data, lambda tables, id: tables.disable_watch(id), "disabled")
 
 
 @watch_app.command()
 def pause(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
     """Go on noting what changes, but process nothing."""
-    with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
-        tables.pause_watch(watch_id)
-    print(f"{watch_id} is paused")
+    _change(watch, data, lambda tables, id: tables.pause_watch(id), "paused")
 
 
 @watch_app.command()
 def resume(watch: WatchArgument, data: DataOption = DEFAULT_DATA) -> None:
     """Process again what was noted."""
-    with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
-        tables.resume_watch(watch_id)
-    print(f"{watch_id} is resumed")
+    _change(watch, data, lambda tables, id: tables.resume_watch(id), "resumed")
 
 
 @watch_app.command()

@@ -13,10 +13,11 @@ from threading import Thread
 from typing import Any, Self, TypeVar
 
 from vedette.change import Event
+from vedette.client.job import DeliveredJob
 from vedette.client.remote import RemoteSession, Token, connect
 from vedette.client.remote_watch import RemoteWatch
 from vedette.engine.result import Result
-from vedette.errors import GatewayError
+from vedette.errors import GatewayError, VedetteError
 
 __all__ = ["BlockingJob", "BlockingSession", "BlockingWatch", "connect_sync"]
 
@@ -211,33 +212,19 @@ class BlockingWatch:
         self._session.wait(self._watch.alter(options))
 
 
-class BlockingJob:
+class BlockingJob(DeliveredJob):
     """One delivery of a consume loop. `with job:` ACKs when the block ends well and NACKs when it raises."""
 
     def __init__(self, watch: BlockingWatch, event: Event) -> None:
+        super().__init__(event)
         self._watch = watch
-        self._settled = False
-        self.event = event
-
-    @property
-    def match(self) -> Any:
-        return self.event.match
-
-    @property
-    def delivery_id(self) -> str | None:
-        return self.event.delivery_id
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first time that it is handed out."""
-        return int(self.event.attributes.get("attempt", 1))
 
     def ack(self) -> None:
-        self._settled = True
+        self.ended = True
         self._watch.ack(self.event)
 
     def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
-        self._settled = True
+        self.ended = True
         self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
     def reject(self, reason: str | None = None) -> None:
@@ -250,10 +237,14 @@ class BlockingJob:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._settled:
-            return
-        if kind is None:
-            self.ack()
-        else:
-            self.nack(cause=f"{kind.__name__}: {error}"[:500])
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if error is not None and not isinstance(error, Exception):
+            return False
+        try:
+            if error is not None and not self.ended:
+                self.nack(cause=self.failed(error))
+            elif not self.ended:
+                self.ack()
+        except VedetteError as problem:
+            self.too_late(problem)
+        return error is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
 from vedette.client.chain import Chain, Link
+from vedette.client.job import DeliveredJob
 from vedette.client.received import event_from_wire
 from vedette.errors import VedetteError
 
@@ -272,33 +273,19 @@ class RemoteWatch:
         self._news.set()
 
 
-class RemoteJob:
+class RemoteJob(DeliveredJob):
     """One delivery of a consume loop. `async with job:` ACKs when the block ends well and NACKs when it raises."""
 
     def __init__(self, watch: RemoteWatch, event: Event) -> None:
+        super().__init__(event)
         self._watch = watch
-        self._settled = False
-        self.event = event
-
-    @property
-    def match(self) -> Any:
-        return self.event.match
-
-    @property
-    def delivery_id(self) -> str | None:
-        return self.event.delivery_id
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first time that it is handed out."""
-        return int(self.event.attributes.get("attempt", 1))
 
     async def ack(self) -> None:
-        self._settled = True
+        self.ended = True
         await self._watch.ack(self.event)
 
     async def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
-        self._settled = True
+        self.ended = True
         await self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
 
     async def reject(self, reason: str | None = None) -> None:
@@ -313,13 +300,17 @@ class RemoteJob:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if self._settled:
-            return
-        if kind is None:
-            await self.ack()
-        else:
-            await self.nack(cause=f"{kind.__name__}: {error}"[:500])
+    ) -> bool:
+        if error is not None and not isinstance(error, Exception):
+            return False
+        try:
+            if error is not None and not self.ended:
+                await self.nack(cause=self.failed(error))
+            elif not self.ended:
+                await self.ack()
+        except VedetteError as problem:
+            self.too_late(problem)
+        return error is not None
 
 
 def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:

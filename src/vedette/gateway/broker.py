@@ -22,8 +22,9 @@ from vedette.engine.session import Session
 from vedette.engine.turn import Turn
 from vedette.errors import PolicyError, StoreError, VedetteError, WatchError
 from vedette.gateway import link
+from vedette.gateway.answers import managed, result_payload, settling_statement
 from vedette.gateway.desk import Desk
-from vedette.gateway.frames import FrameError, engine_error, message, wire_value
+from vedette.gateway.frames import FrameError, engine_error, message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.ports import Port
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
@@ -443,7 +444,7 @@ class Broker:
             if not stream.shared:
                 stream.feed.cancel()
             self.part(client, record.sub)
-            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=_managed(record)))
+            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record)))
             return
         if record.operation == "alter":
             stream.feed.alter(record.options or "")
@@ -451,7 +452,7 @@ class Broker:
             stream.feed.pause()
         else:
             stream.feed.resume()
-        self.say(client, link.Answer(conn=client.conn, data=_managed(record)), record.id)
+        self.say(client, link.Answer(conn=client.conn, data=managed(record)), record.id)
 
     def _settle(self, client: Client, record: link.Settle) -> None:
         session = self.session_of(client)
@@ -472,7 +473,7 @@ class Broker:
     def _shut(self, client: Client, *, orderly: bool, returns: bool) -> None:
         del self.clients[client.port, client.conn]
         if client.session is not None and not client.busy:  # first: it says how its watches ended
-            end_session(client.session, orderly=orderly)
+            client.session.close(lost=not orderly)  # who was cut off has failed at what it held
         for name in list(client.subs):
             self.part(client, name, returns=returns)
 
@@ -500,46 +501,6 @@ class Broker:
         for client in list(self.clients.values()):
             self._shut(client, orderly=True, returns=False)
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def end_session(session: Session, *, orderly: bool) -> None:
-    """A client that was cut off has failed at what it held; one that said goodbye has not."""
-    session.close(lost=not orderly)
-
-
-def result_payload(result: Result) -> dict[str, Any]:
-    """A result as it goes over the wire."""
-    payload: dict[str, Any] = {
-        "columns": list(result.columns),
-        "rows": [[wire_value(value) for value in row] for row in result.rows],
-        "created": result.created,
-        "modified": result.modified,
-        "deleted": result.deleted,
-        "linked": result.linked,
-        "unlinked": result.unlinked,
-        "warnings": list(result.warnings),
-    }
-    if result.handle is not None:
-        payload["handle"] = result.handle
-    if result.tick is not None:
-        payload["tick"] = result.tick
-    return payload
-
-
-def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
-    """The statement that an ack, nack or extend message stands for."""
-    params: dict[str, Any] = {"delivery": record.delivery}
-    options: list[str] = []
-    if record.operation == "nack" and not record.retry:
-        options.append("no_retry")
-    if record.milliseconds is not None and record.operation in ("nack", "extend"):
-        options.append(f"{'delay' if record.operation == 'nack' else 'by'}: {record.milliseconds}ms")
-    bracket = f" [{', '.join(options)}]" if options else ""
-    return f"{record.operation.upper()} $delivery{bracket}", params
-
-
-def _managed(record: link.Steer) -> bytes:
-    return message("manage_ack", {"subId": record.sub, "operation": record.operation}, record.id)
 
 
 _REQUESTS: dict[type[Any], Callable[[Broker, Client, Any], None]] = {

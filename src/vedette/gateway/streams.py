@@ -150,13 +150,17 @@ class WatchStream(Stream):
     def pump(self) -> list[tuple[Stream, int, bytes]]:
         """Everything that is ready, numbered."""
         self._rung = False
-        limit = None
-        if self.credit is not None:
-            out = self.feed.held if self.feed.options.mode == "consume" else len(self.out or ())
-            limit = self.credit - out
-        if limit is not None and limit <= 0:
-            return []
-        return [(self, *self.number_event(event)) for event in self.feed.take(limit)]
+        if self.credit is None:
+            return [(self, *self.number_event(event)) for event in self.feed.take(None)]
+        numbered: list[tuple[Stream, int, bytes]] = []
+        while (room := self.credit - self._unconfirmed) > 0 and (events := self.feed.take(room)):
+            numbered += [(self, *self.number_event(event)) for event in events]
+        return numbered
+
+    @property
+    def _unconfirmed(self) -> int:
+        """What counts against the credit: of a consume watch its deliveries alone, not its `initial`."""
+        return self.feed.held if self.feed.options.mode == "consume" else len(self.out or ())
 
     def number_event(self, event: Event) -> tuple[int, bytes]:
         payload = event.to_dict()

@@ -44,23 +44,12 @@ JOURNAL = pa.schema(
 CHANGES = pa.schema([*JOURNAL, ("problem", pa.string())])
 """After normalize; `problem` says why a row cannot be used, and is null for all others."""
 
+_NOT_DELIVERED = ("before_known", "appended_ms", "transaction", "version")
+"""Columns that matching needs and nobody after it."""
+
 DELIVERIES = pa.schema(
     [
-        ("offset", pa.int64()),
-        ("source", pa.string()),
-        ("tenant", pa.string()),
-        ("partition", pa.int32()),
-        ("epoch", pa.int64()),
-        ("seq", pa.int64()),
-        ("event_id", pa.string()),
-        ("collection", pa.string()),
-        ("key", pa.string()),
-        ("op", pa.string()),
-        ("before", pa.binary()),
-        ("after", pa.binary()),
-        ("time_ms", pa.int64()),
-        ("newer_than", pa.int64()),
-        ("problem", pa.string()),
+        *(field for field in CHANGES if field.name not in _NOT_DELIVERED),
         ("gateway", pa.int32()),  # -1 for a row with a problem
         ("enter", pa.list_(pa.int64())),
         ("update", pa.list_(pa.int64())),
