@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import Element, View
@@ -138,7 +138,7 @@ def _read_in_slices(
         context.work_pause = next_pause()
         database.turn.release()
         try:
-            time.sleep(_BREATH_SECONDS)
+            sleep(_BREATH_SECONDS)
         finally:
             database.turn.acquire()
         if opened is not None:

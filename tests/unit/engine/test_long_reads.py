@@ -44,7 +44,7 @@ class Pauses:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
     pauses = Pauses()
-    monkeypatch.setattr("vedette.engine.execution.time.sleep", pauses)
+    monkeypatch.setattr("vedette.engine.execution.sleep", pauses)
     return pauses
 
 
