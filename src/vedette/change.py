@@ -50,7 +50,7 @@ class Change:
     """The source's own name of this change, by which a repeat is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Event:
     """What a watch is told: seeds/watch-statement.md, Event Types."""
 

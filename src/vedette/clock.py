@@ -65,9 +65,16 @@ class SystemClock:
         self._appointments: list[_Appointment] = []
         self._ranks = 0
         self._keeper: Thread | None = None
+        self._present = (0, datetime.fromtimestamp(0, UTC))
+        """The moment last asked for, in milliseconds and as it was answered: many ask within one."""
 
     def now(self) -> datetime:
-        return datetime.fromtimestamp(time.time_ns() // 1_000_000 / 1000, UTC)
+        milliseconds = time.time_ns() // 1_000_000
+        known, moment = self._present
+        if known != milliseconds:
+            moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+            self._present = (milliseconds, moment)
+        return moment
 
     def monotonic(self) -> float:
         return time.monotonic()

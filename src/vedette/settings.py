@@ -67,6 +67,13 @@ class Settings:
         86_400.0, "How long changes of external collections are kept for the pipeline, in seconds", low=60.0
     )
     pipeline_master: str = _setting("local[2,4]", "The Spark master that the pipeline runs on")
+    pipeline_store: str = _setting(
+        "",
+        "PostgreSQL URL for the journal and the registry of external collections; empty: the data directory",
+    )
+    ingest_address: str = _setting(
+        "", "host:port where executors on other machines deliver; empty: a socket in the data directory"
+    )
     block_timeout_seconds: float = _setting(
         5.0, "How long a commit waits for a full watch with on_full: block, in seconds", low=0.0
     )
@@ -83,6 +90,14 @@ class Settings:
     )
     qdrant_url: str = _setting("", "The Qdrant server for vectors; empty keeps them in the data directory")
     max_file_bytes: int = _setting(20_971_520, "Largest file whose text is taken, in bytes", low=1)
+    files_on_spark: str = _setting(
+        "auto",
+        "Whether a backlog of files is read and embedded on Spark: when Java is there, or never",
+        choices=("auto", "never"),
+    )
+    files_on_spark_from: int = _setting(
+        1_000, "So many files must wait before Spark is started for them", low=1
+    )
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
 
     # --- the gateway ---

@@ -1,13 +1,15 @@
-"""One contract for the vector store: Qdrant in a folder, and its twin in memory."""
+"""One contract for the vector store: Qdrant in a folder, Qdrant by a URL, and their twin in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.qdrant_server import qdrant_server
 from vedette.errors import IngestError
 from vedette.ingest.chunking import Chunk
 from vedette.ingest.document import Place
@@ -19,16 +21,18 @@ from vedette.testing.vectors import MemoryVectors
 EMBEDDER = HashingEmbedder(32)
 
 
-@pytest.fixture(params=["qdrant", "memory"])
+@pytest.fixture(params=["folder", "server", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorStore]:
-    makers: dict[str, Callable[[], VectorStore]] = {
-        "qdrant": lambda: QdrantVectors(tmp_path / "vectors"),
-        "memory": MemoryVectors,
-    }
-    made = makers[request.param]()
-    made.prepare("docs", 32)
-    yield made
-    made.close()
+    with ExitStack() as stack:
+        makers: dict[str, Callable[[], VectorStore]] = {
+            "folder": lambda: QdrantVectors(tmp_path / "vectors"),
+            "server": lambda: QdrantVectors(stack.enter_context(qdrant_server())[0]),
+            "memory": MemoryVectors,
+        }
+        made = makers[request.param]()
+        made.prepare("docs", 32)
+        yield made
+        made.close()
 
 
 def file(path: str, *texts: str, content_hash: str = "h") -> FileVectors:

@@ -11,8 +11,12 @@ import pytest
 
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Client, Wire
+from vedette.change import Event
 from vedette.client.blocking import connect_sync
+from vedette.client.jobs import RemoteJobs
 from vedette.client.remote import connect
+from vedette.client.remote_watch import RemoteWatch
+from vedette.errors import WatchError
 
 ONTOLOGY = "node Job { n: Int = 0 }"
 TEXT = "WATCH j: Job [mode: consume, max_redeliveries: 1] RETURN j.n"
@@ -128,7 +132,7 @@ async def work_together(server: Serving) -> list[int]:
             async for job in c.consume(TEXT, prefetch=2):
                 async with job:
                     await asyncio.sleep(0.001 * number)
-                    done.append(job.match["j.n"])
+                done.append(job.match["j.n"])  # now that it is acknowledged: who is last ends the others
                 if len(done) >= 20:
                     return
 
@@ -212,3 +216,98 @@ def test_an_error_in_an_async_block_goes_no_further(server: Serving):
         raise AssertionError
 
     assert asyncio.run(work()) == [1, 2, 3]
+
+
+def test_a_statement_without_a_mode_is_work_and_the_loop_ends_when_nothing_comes(server: Serving):
+    with connect_sync(server.url) as c:
+        done = []
+        for job in c.consume("WATCH j: Job WHERE j.n < 3 RETURN j.n", timeout=0.3):
+            with job:
+                done.append(job.match["j.n"])
+        with pytest.raises(WatchError, match="E8009"):
+            next(iter(c.consume("WATCH j: Job [mode: watch] RETURN j.n")))
+    assert sorted(done) == [0, 1, 2]
+
+
+def test_what_waits_its_turn_keeps_its_lease_and_what_is_withdrawn_is_left_out(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+):
+    renewed: list[str | None] = []
+    extend = RemoteWatch.extend
+
+    async def counted(watch: RemoteWatch, event: Event, by: float | None = None) -> None:
+        renewed.append(event.delivery_id)
+        await extend(watch, event, by)
+
+    monkeypatch.setattr(RemoteWatch, "extend", counted)
+    monkeypatch.setattr(RemoteJobs, "_since", lambda *_: float("-inf"))  # as if each had waited for long
+    seen: list[tuple[int, str | None]] = []
+    with connect_sync(server.url) as c, connect_sync(server.url) as other:
+        for job in c.consume("WATCH j: Job WHERE j.n < 4 RETURN j.n", prefetch=4, timeout=0.5):
+            seen.append((job.match["j.n"], job.delivery_id))
+            if len(seen) == 1:
+                other.execute("MATCH j: Job WHERE j.n = 3 SET j.n = 33")
+                c.execute("MATCH j: Job RETURN j.n")  # what was told before this answer is here
+                c.execute("MATCH j: Job RETURN j.n")
+            with job:
+                pass
+    assert [n for n, _ in seen] == [0, 1, 2], "3 is no work any more"
+    first, second, third = (id for _, id in seen)
+    assert renewed.count(first) == 1
+    assert renewed.count(second) == 2, "while it waited, and when it was begun"
+    assert renewed.count(third) == 3
+
+
+def test_a_reliable_consumer_goes_on_after_its_loop(server: Serving):
+    text = "jobs = WATCH j: Job WHERE j.n < 2 [mode: consume, delivery: reliable] RETURN j.n"
+    with connect_sync(server.url) as c:
+        for job in c.consume(text, prefetch=2):
+            with job:
+                pass
+            break
+        again = c.attach("jobs")
+        event = again.next(timeout=10)
+        assert event is not None
+        assert event.match == {"j.n": 1}
+        assert event.attributes["attempt"] == 1, "given back untried"
+
+
+def test_a_consumer_that_is_attached_again_with_no_credit_left_is_told_what_it_holds(
+    wire: Wire, writer: Client
+):
+    text = "held = WATCH j: Job [mode: consume, delivery: reliable, buffer: 1] RETURN j.n"
+    spawn(writer, 1, 2)
+    first = wire.client()
+    first.send("subscribe", {"watch": text}, id="jobs")
+    ((_, delivery),) = deliveries(first)
+    first.leave()
+    second = wire.client()
+    second.send("subscribe", {"attach": "held"}, id="jobs")
+    assert deliveries(second) == [(1, delivery)]
+    assert second.ask("ack", {"deliveryId": delivery})["type"] == "ack_ack"
+    assert [n for n, _ in deliveries(second)] == [2]
+
+
+def test_withdrawals_keep_their_code(wire: Wire, writer: Client):
+    client = wire.client()
+    client.send("subscribe", {"watch": "WATCH j: Job WHERE j.n = 1 [mode: consume] RETURN j.n"}, id="jobs")
+    spawn(writer, 1)
+    ((_, delivery),) = deliveries(client)
+    writer.execute("MATCH j: Job SET j.n = 2")
+    (notice,) = [m["payload"] for m in client.all() if m["type"] == "status"]
+    (record,) = notice["errors"]
+    assert (record["code"], record["fields"]["delivery_id"]) == ("WITHDRAWN", delivery)
+
+
+def test_prefetch_0_hands_out_what_is_asked_for(wire: Wire, writer: Client):
+    client = consumer(wire, prefetch=0)
+    spawn(writer, 1, 2, 3)
+    assert deliveries(client) == []
+    answer = client.ask("manage", {"subId": "jobs", "operation": "pull", "limit": 3})
+    assert answer["payload"]["count"] == 3, "what it begins with, and two jobs"
+    assert [n for n, _ in deliveries(client)] == [1, 2]
+    assert client.ask("manage", {"subId": "jobs", "operation": "pull", "limit": 0})["type"] == "error"
+    pushed = consumer(wire)
+    assert (
+        pushed.ask("manage", {"subId": "jobs", "operation": "pull"})["payload"]["code"] == "invalid_payload"
+    )

@@ -427,3 +427,25 @@ def test_checksums_are_crc32c_of_the_canonical_payload(wire: Wire, client: Clien
     (event,) = events(careful.all())
     canonical = json.dumps(event["payload"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert event["checksum"] == f"{crc32c(canonical.encode()):08x}"
+
+
+def test_whoever_acts_as_another_watches_as_that_one(wire: Wire):
+    """BEGIN SESSION AS: shared watches and filters too have the rights of who acts now, not of who connected."""
+    admin = wire.client()
+    admin.define(
+        "node User { name: String } node Note { owner: User?, text: String }"
+        " policy own: ON MATCH(n: Note) ALLOW IF n.owner = current_actor()"
+        " policy users: ON MATCH(u: User) ALLOW IF true"
+        " policy watches: ON META SPAWN(_Watch) ALLOW IF true"
+    )
+    admin.execute('SPAWN ann: User { name = "Ann" }')
+    admin.send("subscribe", {"watch": "WATCH n: Note RETURN n.text"}, id="all")
+    admin.execute("BEGIN SESSION AS #ann")
+    admin.send("subscribe", {"watch": "WATCH n: Note RETURN n.text"}, id="hers")
+    admin.send("subscribe", {"collection": "Note", "filter": "true"}, id="filtered")
+    admin.execute("END SESSION")
+    admin.all()
+    admin.execute('SPAWN n: Note { text = "hers", owner = #ann }')
+    admin.execute('SPAWN n: Note { text = "nobody\'s" }')
+    told = [m["payload"]["subId"] for m in admin.all() if m["type"] == "event"]
+    assert sorted(told) == ["all", "all", "filtered", "hers"]

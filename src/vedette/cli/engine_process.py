@@ -83,6 +83,7 @@ async def _listening(
         local, engine = socket_path(directory, "local.sock"), socket_path(directory, "engine.sock")
         await service.local.start_local(local)
         await service.links.start(engine)
+        await service.open_ingest(directory)
     found = ServerFile(
         pid=os.getpid(),
         host=options.host,

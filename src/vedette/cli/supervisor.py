@@ -24,6 +24,7 @@ __all__ = ["Child", "Restarts", "Supervisor"]
 log = logging.getLogger(__name__)
 STOP_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
+_WANTED_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -50,6 +51,10 @@ class Child:
     command: Sequence[str]
     is_ready: Callable[[int], bool]
     """Whether the process of this id is at work."""
+    essential: bool = True
+    """Whether everything ends when it cannot start; another is tried again and again."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """Asked before every start, now and then until it says yes."""
     restarts: Restarts = field(default_factory=Restarts)
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
@@ -91,7 +96,7 @@ class Supervisor:
         now = self._clock.monotonic()
         for child in self._children:
             if child.due_at is not None and now >= child.due_at and self._others_ready(child):
-                self._start(child)
+                self._start_if_wanted(child, now)
             elif child.process is not None and child.due_at is None:
                 ended = self._watch(child, now)
                 if ended is not None:
@@ -101,6 +106,12 @@ class Supervisor:
     def _others_ready(self, child: Child) -> bool:
         """The first child is the engine; the others wait for it."""
         return child is self._children[0] or self._children[0].was_ready
+
+    def _start_if_wanted(self, child: Child, now: float) -> None:
+        if child.is_wanted():
+            self._start(child)
+        else:
+            child.due_at = now + _WANTED_SECONDS
 
     def _start(self, child: Child) -> None:
         child.process = subprocess.Popen(child.command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
@@ -113,7 +124,7 @@ class Supervisor:
         if code is None:
             child.was_ready = child.was_ready or child.is_ready(process.pid)
             return None
-        if not child.was_ready or code == 0:
+        if child.essential and (not child.was_ready or code == 0):
             return 1 if code else 0
         wait = child.restarts.wait(now - child.started_at)
         self._say(f"The {child.name} ended ({_ending(code)}); it is started again in {wait:.1f} s.")
@@ -123,6 +134,8 @@ class Supervisor:
     def _roll(self, stop: StopSignal) -> None:
         """One after the other, all but the engine: end it, start it, wait until it is ready."""
         for child in self._children[1:]:
+            if child.process is None or child.due_at is not None:
+                continue  # not wanted, or about to be started anyway
             self._end(child)
             self._start(child)
             assert child.process is not None

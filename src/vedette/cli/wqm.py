@@ -30,3 +30,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     app(prog_name="wqm")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vedette.cli import wqm_place
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm_place import Format, FormatOption, directory_at, open_tables, open_vectors, show
+from vedette.cli.wqm_place import (
+    Format,
+    FormatOption,
+    daemon_link,
+    directory_at,
+    open_tables,
+    open_vectors,
+    show,
+)
 
 __all__ = ["admin_app"]
 
@@ -82,11 +92,18 @@ def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.
         "queue_throttling": capacity.throttling,
     }
     try:
-        with open_vectors(directory) as store:
-            record.update({f"chunks in {name}": count for name, count in store.collections().items()})
+        record.update({f"chunks in {name}": count for name, count in _collections(directory).items()})
     except IngestError as error:
         record["vectors"] = error.text
     _facts(record, format)
+
+
+def _collections(directory: Path) -> Mapping[str, int]:
+    link = daemon_link(directory)
+    if link.is_there():
+        return link.collections()
+    with open_vectors(directory) as store:
+        return store.collections()
 
 
 def _facts(record: dict[str, Any], format: Format) -> None:

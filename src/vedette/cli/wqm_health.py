@@ -16,6 +16,7 @@ from vedette.cli.wqm_place import (
     WatchArgument,
     clock_of,
     confirm,
+    found_watch,
     open_tables,
     show,
 )
@@ -89,7 +90,7 @@ def errors(
     from vedette.cli.wqm_records import health_record, pattern_record, span
 
     with open_tables(data) as tables:
-        row = tables.find_watch(watch)
+        row = found_watch(tables, watch)
         patterns = [pattern_record(each) for each in tables.patterns(row.watch_id)]
     record: dict[str, Any] = health_record(row)
     record["backoff_left"] = span(row.health.backoff_until, clock_of().now())
@@ -128,7 +129,7 @@ def reset_errors(
     A daemon that runs acts upon it at once.
     """
     with open_tables(data) as tables:
-        row = tables.find_watch(watch)
+        row = found_watch(tables, watch)
         before = row.health
         print(
             f"{row.watch_id}: {before.health_status}, circuit {before.circuit.state}, "

@@ -18,6 +18,8 @@ from vedette.cli.options import directory_of
 if TYPE_CHECKING:
     from vedette.clock import Clock
     from vedette.handshake.tables import HandshakeTables
+    from vedette.handshake.tables.rows import WatchRow
+    from vedette.ingest.daemon_link import DaemonLink
     from vedette.ingest.tasks import QueueInspection
     from vedette.ingest.vectors import VectorStore
     from vedette.settings import Settings
@@ -29,7 +31,10 @@ __all__ = [
     "WatchArgument",
     "clock_of",
     "confirm",
+    "daemon_link",
+    "daemon_socket",
     "directory_at",
+    "found_watch",
     "open_queue",
     "open_tables",
     "open_vectors",
@@ -93,6 +98,39 @@ def open_vectors(directory: Path) -> Iterator[VectorStore]:
         yield store
     finally:
         store.close()
+
+
+def daemon_socket(directory: Path) -> Path:
+    """Where the daemon of a data directory answers."""
+    from vedette.gateway.local_socket import socket_path
+    from vedette.ingest.daemon_link import SOCKET_NAME
+
+    return socket_path(directory, SOCKET_NAME)
+
+
+def daemon_link(directory: Path) -> DaemonLink:
+    """A way to ask the daemon that holds the vectors, should one run."""
+    from vedette.ingest.daemon_link import DaemonLink
+
+    return DaemonLink(daemon_socket(directory))
+
+
+def found_watch(tables: HandshakeTables, named: str) -> WatchRow:
+    """By its id or its path; the path may be relative, as the shell completes it."""
+    from vedette.errors import FolderError
+
+    try:
+        return tables.find_watch(named)
+    except FolderError:
+        path = str(Path(named).expanduser().resolve())
+        if path == named:
+            raise
+        try:
+            return tables.find_watch(path)
+        except FolderError as error:
+            if "several" in error.text:
+                raise
+        raise
 
 
 def open_queue(directory: Path) -> QueueInspection:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm_place import Format, FormatOption, directory_at, open_vectors, settings_at, show
+from vedette.cli.wqm_place import (
+    Format,
+    FormatOption,
+    daemon_link,
+    directory_at,
+    open_vectors,
+    settings_at,
+    show,
+)
+
+if TYPE_CHECKING:
+    from vedette.ingest.vectors import SearchHit
 
 __all__ = ["search"]
 
@@ -25,20 +37,14 @@ def search(
 ) -> None:
     """Search the text of files: path, lines or pages, score.
 
-    The score is 1 for the same direction of meaning and about 0 for none in common.
+    It works beside a running daemon, which answers from what it has at this moment. The score is 1 for the same direction of meaning and about 0 for none in common.
 
     \b
     Examples:
       wqm search "how are leases renewed" --collection code
       wqm search "invoice march" -c papers -n 3 --format json
     """
-    from vedette.ingest.embedding import embedder_named
-
-    directory = directory_at(data)
-    embedder = embedder_named(settings_at(directory).embedder)
-    (vector,) = embedder.embed([text])
-    with open_vectors(directory) as store:
-        hits = store.search(collection, vector, embedder.name, limit)
+    hits = _found(directory_at(data), text, collection, limit)
     records = [
         {
             **asdict(hit),
@@ -53,6 +59,19 @@ def search(
             record["text"] = f"{shown[: _SHOWN - 1]}…" if len(shown) > _SHOWN else shown
     empty = f"Nothing is stored in {collection}. `wqm admin system-stats` lists the collections."
     show(records, ["score", "place", "title", "text"], format, empty=empty)
+
+
+def _found(directory: Path, text: str, collection: str, limit: int) -> list[SearchHit]:
+    """By the daemon that holds the vectors, should one run; else here."""
+    from vedette.ingest.embedding import embedder_named
+
+    link, settings = daemon_link(directory), settings_at(directory)
+    if link.is_there():
+        return link.search(collection, text, limit)
+    embedder = embedder_named(settings.embedder)
+    (vector,) = embedder.embed([text])
+    with open_vectors(directory) as store:
+        return store.search(collection, vector, embedder.name, limit)
 
 
 def _place(path: str, start: int, end: int, unit: str) -> str:

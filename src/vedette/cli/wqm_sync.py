@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vedette.cli.failure import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm_place import clock_of, directory_at, open_tables, open_vectors, settings_at
+from vedette.cli.wqm_place import (
+    clock_of,
+    daemon_link,
+    directory_at,
+    found_watch,
+    open_tables,
+    open_vectors,
+    settings_at,
+)
 
 if TYPE_CHECKING:
     from vedette.handshake.tables import HandshakeTables
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["sync"]
 
+_LOOK_SECONDS = 0.05
 _SHOWN = 20
 """Failures and changes that are listed."""
 
@@ -31,7 +42,7 @@ def sync(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
-    """Take up what changed in the folders, now and in this process.
+    """Take up what changed in the folders, now; a running daemon does it, else this process.
 
     A file that did not change is not read. Exit code 1 when a file failed or a folder is not there.
 
@@ -47,13 +58,17 @@ def sync(
 
     directory = directory_at(data)
     with open_tables(data) as tables:
-        rows = [tables.find_watch(watch)] if watch is not None else tables.watches()
+        rows = [found_watch(tables, watch)] if watch is not None else tables.watches()
         folders = [row for row in rows if row.config.watch_type is not WatchType.SOURCE]
         chosen = [row.watch_id for row in folders if watch is not None or row.health.enabled]
         if not chosen:
             raise CommandFailed(
                 "No folder is watched. `wqm watch add FOLDER --collection NAME` makes a watch."
             )
+        if not dry_run and daemon_link(directory).is_there():
+            if not all([_asked_for(watch_id, tables, directory) for watch_id in chosen]):
+                raise typer.Exit(1)
+            return
         seen = SeenFiles(directory / FILE_NAME)
         try:
             if dry_run:
@@ -72,6 +87,36 @@ def sync(
             seen.close()
     if not all(fine):
         raise typer.Exit(1)
+
+
+def _asked_for(watch_id: str, tables: HandshakeTables, directory: Path) -> bool:
+    """Have the daemon compare the folder, and wait until all of it is done; whether nothing failed."""
+    from vedette.cli.display import TableDisplay
+    from vedette.handshake.tables.handshake_tables import FILE_NAME
+    from vedette.ingest.queue_table import QueueTable
+
+    tables.request_rescan(watch_id)
+    link, never = daemon_link(directory), Event()
+    with closing(QueueTable(directory / FILE_NAME)) as queue:
+        while True:
+            row = tables.watch(watch_id)
+            if row.unavailable_reason is not None:
+                TableDisplay().warning(f"{watch_id}: {row.unavailable_reason}")
+                return False
+            if row.health.backoff_until is not None or not row.health.enabled or row.paused_at is not None:
+                TableDisplay().warning(
+                    f"{watch_id} is {row.health.health_status} and waits: see `wqm watch status`"
+                )
+                return False
+            tasks = queue.of_watch(watch_id)
+            if row.rescan_requested_at is None and all(task.dead_at is not None for task in tasks):
+                break
+            if not link.is_there():
+                raise CommandFailed("The daemon ended meanwhile. What is left is in its queue; sync again.")
+            never.wait(_LOOK_SECONDS)
+    dead = sum(task.dead_at is not None for task in tasks)
+    print(f"{watch_id}: taken up by the daemon{f', {dead:,} failed for good' if dead else ''}")
+    return not dead
 
 
 def _looked(watch_id: str, tables: HandshakeTables, seen: SeenFiles) -> bool:

@@ -20,7 +20,9 @@ from vedette.cli.wqm_place import (
     WatchArgument,
     clock_of,
     confirm,
+    daemon_link,
     directory_at,
+    found_watch,
     open_tables,
     open_vectors,
     show,
@@ -118,7 +120,7 @@ def update(
     if not chosen:
         raise CommandFailed("Nothing to change: name at least one option.")
     with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
+        watch_id = found_watch(tables, watch).watch_id
         tables.update_watch(watch_id, **chosen)
         tables.request_rescan(watch_id)
     print(f"{watch_id}: {', '.join(f'{name} = {_plain(value)}' for name, value in chosen.items())}")
@@ -169,7 +171,7 @@ def status(
     from vedette.cli.wqm_records import watch_record
 
     with open_tables(data) as tables:
-        record = watch_record(tables.find_watch(watch), tables.system.degradation(), clock_of().now())
+        record = watch_record(found_watch(tables, watch), tables.system.degradation(), clock_of().now())
     if format is Format.JSON:
         show([record], [], format, empty="")
         return
@@ -183,7 +185,7 @@ def status(
 
 def _change(watch: str, data: str, change: Callable[[HandshakeTables, str], object], becomes: str) -> None:
     with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
+        watch_id = found_watch(tables, watch).watch_id
         change(tables, watch_id)
     print(f"{watch_id} is {becomes}")
 
@@ -226,17 +228,15 @@ def remove(
 
     directory = directory_at(data)
     with open_tables(data) as tables:
-        row = tables.find_watch(watch)
+        row = found_watch(tables, watch)
         confirm(f"Stop watching {row.config.path} ({row.watch_id})?", force=force)
         seen = SeenFiles(directory / FILE_NAME)
         try:
-            removed = (
-                0 if keep_chunks else _remove_chunks(directory, row, set(seen.known(row.watch_id)), tables)
-            )
+            known = set() if keep_chunks else set(seen.known(row.watch_id))
+            removed = _removed(directory, row, known, tables)
             seen.forget(row.watch_id)
         finally:
             seen.close()
-        tables.remove_watch(row.watch_id)
     print(f"{row.watch_id} is removed{f', with the text of {removed} files' if removed else ''}")
 
 
@@ -268,7 +268,7 @@ def exclusions(
     from vedette.handshake.exclusions import Exclusion, ExclusionType
 
     with open_tables(data) as tables:
-        watch_id = tables.find_watch(watch).watch_id
+        watch_id = found_watch(tables, watch).watch_id
         if add is not None:
             if type not in set(ExclusionType):
                 raise CommandFailed(f"There is no type {type!r}. Known are {', '.join(ExclusionType)}.")
@@ -324,8 +324,12 @@ def _plain(value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value).lower()
 
 
-def _remove_chunks(directory: Path, row: WatchRow, known: set[str], tables: HandshakeTables) -> int:
-    """Of every file that no other watch puts into the same collection."""
+def _removed(directory: Path, row: WatchRow, known: set[str], tables: HandshakeTables) -> int:
+    """Remove a watch, and the chunks of its known files that no other watch puts there; how many files.
+
+    Beside a daemon the watch goes first, so that nothing comes back while its text is removed. Without one the text
+    goes first: whoever is interrupted can begin again.
+    """
     root = row.config.path.rstrip("/")
     others = [
         f"{other.config.path.rstrip('/')}/"
@@ -333,10 +337,14 @@ def _remove_chunks(directory: Path, row: WatchRow, known: set[str], tables: Hand
         if other.watch_id != row.watch_id and other.config.collection == row.config.collection
     ]
     paths = [path for path in (f"{root}/{name}" for name in known) if not path.startswith(tuple(others))]
-    if not paths:
-        return 0
-    with open_vectors(directory) as store:
-        for path in paths:
-            store.remove(row.config.collection, path)
-        store.flush()
+    link = daemon_link(directory)
+    if link.is_there():
+        tables.remove_watch(row.watch_id)
+        return link.remove(row.watch_id, row.config.collection, paths)
+    if paths:
+        with open_vectors(directory) as store:
+            for path in paths:
+                store.remove(row.config.collection, path)
+            store.flush()
+    tables.remove_watch(row.watch_id)
     return len(paths)

@@ -14,10 +14,12 @@ from typing import Any, Self, TypeVar
 
 from vedette.change import Event
 from vedette.client.job import DeliveredJob
+from vedette.client.jobs import RemoteJobs
 from vedette.client.remote import RemoteSession, Token, connect
 from vedette.client.remote_watch import RemoteWatch
+from vedette.client.wire_errors import session_closed
 from vedette.engine.result import Result
-from vedette.errors import GatewayError, VedetteError
+from vedette.errors import VedetteError
 
 __all__ = ["BlockingJob", "BlockingSession", "BlockingWatch", "connect_sync"]
 
@@ -71,7 +73,7 @@ class BlockingSession:
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         if self._closed:
             work.close()
-            raise GatewayError("E4002", "This client is closed")
+            raise session_closed()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -99,21 +101,31 @@ class BlockingSession:
             self, self._wait(self._stand(lambda: self._session.documents(collection, **query)))
         )
 
-    def attach(self, handle_or_name: str) -> BlockingWatch:
-        return BlockingWatch(self, self._wait(self._stand(lambda: self._session.attach(handle_or_name))))
+    def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> BlockingWatch:
+        return BlockingWatch(
+            self,
+            self._wait(self._stand(lambda: self._session.attach(handle_or_name, prefetch=prefetch))),
+        )
 
     def consume(
-        self, text: str, params: Mapping[str, Any] | None = None, /, *, prefetch: int = 10, **named: Any
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        prefetch: int = 10,
+        timeout: float | None = None,
+        **named: Any,
     ) -> Iterator[BlockingJob]:
-        """`for job in c.consume("WATCH … [mode: consume] …"): with job: …`."""
-        watch = self.watch(text, params, prefetch=prefetch, **named)
+        """`for job in c.consume("WATCH …"): with job: …`; ends when none came for `timeout` seconds."""
+        watch = self._wait(self._stand(lambda: self._session.work(text, params, prefetch=prefetch, **named)))
+        jobs = RemoteJobs(watch, timeout)
         try:
-            for event in watch:
-                if event.delivery_id is not None:
-                    yield BlockingJob(watch, event)
+            while (event := self._wait(jobs.next())) is not None:
+                yield BlockingJob(BlockingWatch(self, watch), event)
         finally:
-            if not self._closed and watch.status != "cancelled":
-                watch.cancel()
+            if not self._closed:
+                self._wait(jobs.close())
 
     def errors(self) -> list[Any]:
         return self._session.errors()
@@ -181,6 +193,10 @@ class BlockingWatch:
 
         return self._session.wait(taken())
 
+    def pull(self, limit: int | None = None) -> list[Event]:
+        """Ask for what is ready now: of a watch made with `prefetch=0`, which is sent nothing by itself."""
+        return self._session.wait(self._watch.pull(limit))
+
     def __iter__(self) -> Iterator[Event]:
         while (event := self.next()) is not None:
             yield event
@@ -195,6 +211,14 @@ class BlockingWatch:
         self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
     ) -> None:
         self._session.wait(self._watch.nack(event, retry=retry, delay=delay, cause=cause))
+
+    def release(self, event: Event) -> None:
+        """Give a delivery back untried: no attempt is counted."""
+
+        async def given_back() -> None:
+            self._watch.release(event)
+
+        self._session.wait(given_back())
 
     def extend(self, event: Event, by: float | None = None) -> None:
         self._session.wait(self._watch.extend(event, by))
@@ -239,6 +263,8 @@ class BlockingJob(DeliveredJob):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if error is not None and not isinstance(error, Exception):
+            if not self.ended:
+                self._watch.release(self.event)
             return False
         try:
             if error is not None and not self.ended:

@@ -28,8 +28,11 @@ def result_from_wire(payload: dict[str, Any]) -> Result:
     return result
 
 
-def event_from_wire(message: dict[str, Any]) -> Event:
-    """An event of a watch, or of a filter: then its `match` is the document and `attributes` has the delta."""
+def event_from_wire(message: dict[str, Any], now: float) -> Event:
+    """An event of a watch, or of a filter: then its `match` is the document and `attributes` has the delta.
+
+    A delivery's `attributes` also say when it arrived, on the client's own scale: its lease began about then.
+    """
     attributes = {name: message[name] for name in _ABOUT if name in message}
     if "delta" in message:
         delta = message["delta"]
@@ -43,7 +46,7 @@ def event_from_wire(message: dict[str, Any]) -> Event:
         )
     payload = message["payload"]
     if "attempt" in payload:
-        attributes["attempt"] = payload["attempt"]
+        attributes["attempt"], attributes["arrived"] = payload["attempt"], now
     return _event(payload, attributes)
 
 

@@ -23,9 +23,10 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from vedette.client.backoff import Backoff
 from vedette.client.chain import Link
+from vedette.client.jobs import RemoteJob, RemoteJobs
 from vedette.client.received import param_to_wire, result_from_wire
-from vedette.client.remote_watch import RemoteJob, RemoteWatch
-from vedette.client.wire_errors import error_from_wire
+from vedette.client.remote_watch import RemoteWatch
+from vedette.client.wire_errors import error_from_wire, record_from_wire, session_closed
 from vedette.clock import system_random
 from vedette.engine.result import Result
 from vedette.engine.session import merged
@@ -155,9 +156,10 @@ class RemoteSession:
             asked |= {"query": {"collection": collection, "filters": filters or [], **query}}
         return self._subscribe(asked)
 
-    def attach(self, handle_or_name: str) -> RemoteWatch:
+    def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> RemoteWatch:
         """Take up a reliable or trigger watch again."""
-        return self._subscribe({"attach": handle_or_name})
+        asked: dict[str, Any] = {"attach": handle_or_name}
+        return self._subscribe(asked | ({"prefetch": prefetch} if prefetch is not None else {}))
 
     async def consume(
         self,
@@ -166,17 +168,28 @@ class RemoteSession:
         /,
         *,
         prefetch: int = 10,
+        timeout: float | None = None,  # noqa: ASYNC109 - as Session.consume has it
         **named: Any,
     ) -> AsyncIterator[RemoteJob]:
-        """`async for job in c.consume("WATCH … [mode: consume] …"): async with job: …`."""
-        watch = await self.watch(text, params, prefetch=prefetch, **named).ready()
+        """`async for job in c.consume("WATCH …"): async with job: …`; ends when none came for `timeout` seconds."""
+        watch = await self.work(text, params, prefetch=prefetch, **named).ready()
+        jobs = RemoteJobs(watch, timeout)
         try:
-            while (event := await watch.next()) is not None:
-                if event.delivery_id is not None:
-                    yield RemoteJob(watch, event)
+            while (event := await jobs.next()) is not None:
+                yield RemoteJob(watch, event)
         finally:
-            if not self._closed and watch.status != "cancelled":
-                await watch.cancel()
+            await jobs.close()
+
+    def work(
+        self, text: str, params: Mapping[str, Any] | None, /, *, prefetch: int, **named: Any
+    ) -> RemoteWatch:
+        """A watch in consume mode, also when its text names no mode."""
+        asked = {"watch": text, "params": _params(params, named), "consume": True, "prefetch": prefetch}
+        return self._subscribe(asked)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def errors(self) -> list[Any]:
         """Records of all watches of this session; each once."""
@@ -222,7 +235,7 @@ class RemoteSession:
 
     async def _connected(self) -> ClientConnection:
         if self._closed:
-            raise GatewayError("E4002", "This client is closed")
+            raise session_closed()
         if not self._open.is_set():
             try:
                 await asyncio.wait_for(self._open.wait(), self._timeout)
@@ -245,7 +258,7 @@ class RemoteSession:
 
     def _subscribe(self, asked: dict[str, Any]) -> RemoteWatch:
         if self._closed:
-            raise GatewayError("E4002", "This client is closed")
+            raise session_closed()
         self._last_id += 1
         watch = RemoteWatch(self, f"s{self._last_id}", asked)
         self._watches[watch.id] = watch
@@ -415,10 +428,10 @@ class RemoteSession:
                 # Perhaps it can be resumed in a moment; else it begins anew.
                 asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
             elif payload["status"] == "notice":
-                watch.noted([error_from_wire(each) for each in payload.get("errors", ())])
+                watch.noted([record_from_wire(each) for each in payload.get("errors", ())])
             elif payload["status"] == "ended":
                 self.forget(watch)
-                watch.ended(None, [error_from_wire(each) for each in payload.get("errors", ())])
+                watch.ended(None, [record_from_wire(each) for each in payload.get("errors", ())])
 
     def _refused(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
         error = error_from_wire(payload)

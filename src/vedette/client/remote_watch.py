@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
 from vedette.client.chain import Chain, Link
-from vedette.client.job import DeliveredJob
 from vedette.client.received import event_from_wire
+from vedette.consume.notice import Withdrawal
 from vedette.errors import VedetteError
 
 if TYPE_CHECKING:
     from vedette.client.remote import RemoteSession
 
-__all__ = ["RemoteJob", "RemoteWatch"]
+__all__ = ["RemoteWatch"]
 
 HIGH = 10_000
 LOW = 2_000
@@ -56,6 +56,8 @@ class RemoteWatch:
         self.name: str | None = None
         self.mode = "watch"
         self.delivery = "best_effort"
+        self.lease_seconds = 30.0
+        """In consume mode: how long a delivery may take before it counts as failed (`ack_timeout`)."""
         self.token: str | None = None
         self.status = "active"
         self.failure: VedetteError | None = None
@@ -81,9 +83,21 @@ class RemoteWatch:
         return self._hand_out()
 
     def poll(self, limit: int | None = None) -> list[Event]:
-        """What has arrived so far; never waits."""
+        """What has arrived so far; never waits. Of a reliable watch it confirms what the last call returned."""
+        if (event := self._unconfirmed) is not None:
+            self._unconfirmed = None
+            seq = self._settle(event.position)
+            if seq is not None:
+                self._session.later("ack", {"subId": self.id, "seq": seq})
         count = len(self._events) if limit is None else min(limit, len(self._events))
         return [self._hand_out() for _ in range(count)]
+
+    async def pull(self, limit: int | None = None) -> list[Event]:
+        """Ask for what is ready now: of a watch made with `prefetch=0`, which is sent nothing by itself."""
+        await self._confirm()
+        more = {"limit": limit} if limit is not None else {}
+        await self._manage("pull", **more)
+        return self.poll(limit)
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         await self.ready()
@@ -117,6 +131,10 @@ class RemoteWatch:
         payload = {"deliveryId": event.delivery_id, "retry": retry, "cause": cause}
         await self._session.request("nack", payload | _milliseconds("delay", delay))
 
+    def release(self, event: Event) -> None:
+        """Give a delivery back untried, without waiting for the answer: no attempt is counted."""
+        self._session.later("nack", {"deliveryId": event.delivery_id, "release": True})
+
     async def extend(self, event: Event, by: float | None = None) -> None:
         await self._session.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
 
@@ -132,6 +150,12 @@ class RemoteWatch:
             await self._manage("cancel")
             self._session.forget(self)
             self.ended(None)
+
+    async def leave(self) -> None:
+        """Let a watch that lasts go on without this session: `attach` takes it up again."""
+        self._session.forget(self)
+        self.ended(None)
+        await self._session.request("unsubscribe", {"id": self.id})
 
     async def alter(self, options: str) -> None:
         await self._manage("alter", options=options)
@@ -168,6 +192,23 @@ class RemoteWatch:
             if place == position:
                 return seq
 
+    # --- for loops over deliveries ------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
+    def waiting(self) -> list[Event]:
+        """Deliveries that have arrived and were not taken yet."""
+        return [event for event in self._events if event.delivery_id is not None]
+
+    def leave_out(self, deliveries: Collection[str | None]) -> set[str]:
+        """These are no work any more; which of them had not been taken."""
+        dropped = {str(e.delivery_id) for e in self.waiting() if e.delivery_id in deliveries}
+        if dropped:
+            self._events = deque(e for e in self._events if e.delivery_id not in dropped)
+        return dropped
+
     # --- for the session ----------------------------------------------------------------------------------------
 
     def request(self) -> tuple[str, dict[str, Any]]:
@@ -188,6 +229,7 @@ class RemoteWatch:
         self.mode = payload.get("mode", self.mode)
         self.delivery = payload.get("delivery", self.delivery)
         self.token = payload.get("resumeToken", self.token)
+        self.lease_seconds = payload.get("leaseMs", 0) / 1000 or self.lease_seconds
         self._paused = False
         if "seq" in payload:
             self._chain.begin(0, payload["seq"])
@@ -207,7 +249,7 @@ class RemoteWatch:
         link = self._chain.follow(message)
         if link is not Link.NEXT:
             return link
-        event = event_from_wire(message)
+        event = event_from_wire(message, asyncio.get_running_loop().time())
         self.token = message.get("resumeToken", self.token)
         kept = self.delivery == "reliable" and event.delivery_id is None
         if kept and self._repeated(event.position, message):
@@ -257,8 +299,12 @@ class RemoteWatch:
         self._news.set()
 
     def noted(self, errors: list[Any]) -> None:
-        """Records for the owner."""
-        self._errors += errors
+        """Records for the owner. What is withdrawn before it was taken is no news: it is left out, and given back."""
+        withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
+        dropped = self.leave_out(withdrawn)
+        for id in dropped:
+            self._session.later("nack", {"deliveryId": id, "release": True})
+        self._errors += [e for e in errors if not (isinstance(e, Withdrawal) and e.delivery_id in dropped)]
 
     def ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
         self.status = "cancelled"
@@ -271,46 +317,6 @@ class RemoteWatch:
             else:
                 self.standing.set_result(None)
         self._news.set()
-
-
-class RemoteJob(DeliveredJob):
-    """One delivery of a consume loop. `async with job:` ACKs when the block ends well and NACKs when it raises."""
-
-    def __init__(self, watch: RemoteWatch, event: Event) -> None:
-        super().__init__(event)
-        self._watch = watch
-
-    async def ack(self) -> None:
-        self.ended = True
-        await self._watch.ack(self.event)
-
-    async def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
-        self.ended = True
-        await self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
-
-    async def reject(self, reason: str | None = None) -> None:
-        """No further try: it becomes a dead letter."""
-        await self.nack(retry=False, cause=reason)
-
-    async def extend(self, by: float | None = None) -> None:
-        await self._watch.extend(self.event, by)
-
-    async def __aenter__(self) -> RemoteJob:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> bool:
-        if error is not None and not isinstance(error, Exception):
-            return False
-        try:
-            if error is not None and not self.ended:
-                await self.nack(cause=self.failed(error))
-            elif not self.ended:
-                await self.ack()
-        except VedetteError as problem:
-            self.too_late(problem)
-        return error is not None
 
 
 def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from vedette.errors import CODES, GatewayError, VedetteError
+from vedette.consume.notice import Withdrawal
+from vedette.errors import CODES, GatewayError, TransactionError, VedetteError
 
-__all__ = ["error_from_wire"]
+__all__ = ["error_from_wire", "record_from_wire", "session_closed"]
 
 _CLASSES: dict[str, type[VedetteError]] = {kind.words: kind for kind in VedetteError.__subclasses__()}
 _OWN_CODES = {"unauthorized": "E4001", "invalid_auth": "E4001", "forbidden": "E4001", "busy": "E4004"}
@@ -21,3 +22,16 @@ def error_from_wire(payload: dict[str, Any]) -> VedetteError:
     words, _, rest = text.partition(f": {code} ")
     kind = _CLASSES.get(words, VedetteError)
     return kind(code, rest.partition(": ")[2] or text, fields=payload.get("fields") or {})
+
+
+def record_from_wire(payload: dict[str, Any]) -> VedetteError | Withdrawal:
+    """What a watch has for its owner: an error, or word of a delivery that need not be done any more."""
+    if payload.get("code") == Withdrawal.code:
+        fields = payload.get("fields") or {}
+        return Withdrawal(str(fields.get("delivery_id")), str(fields.get("element")))
+    return error_from_wire(payload)
+
+
+def session_closed() -> TransactionError:
+    """The same as inside a program: whoever closed it knows."""
+    return TransactionError("E5007", "The session is closed")

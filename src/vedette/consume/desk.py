@@ -76,18 +76,23 @@ class Desk:
 
     # --- matches come and go ----------------------------------------------------------------------------------
 
-    def offer(self, pool: Pool, element: str, want: Want, *, sequence: int, tick: int, now: float) -> None:
-        """The element matches, or matches otherwise than before."""
+    def offer(
+        self, pool: Pool, element: str, want: Want | None, *, sequence: int, tick: int, now: float
+    ) -> None:
+        """The element matches, or matches otherwise than before. Without a want the pool looks at it late."""
         item = self.items.get(element)
         if item is None:
-            item = self.items[element] = self._remembered(element, now)
-        if element not in pool.places:
+            item = self._remembered(element, now) if self.attempts else WorkItem(element)
+            self.items[element] = item
+        place = pool.places.get(element)
+        if place is None:
             self._arrivals += 1
-        place = pool.place_of(item, self._arrivals)
+            place = pool.add_place(item, self._arrivals)
         pool.put(place, want)
         place.sequence, place.tick = sequence, tick
         pool.arrive(place)
-        self._keep_key(place)
+        if pool.serialized:
+            self._keep_key(place)
         held = item.delivery
         if held is not None and held.withdrawn and held.place.pool is pool:
             held.place, held.withdrawn = place, False  # it matches again
@@ -113,21 +118,22 @@ class Desk:
             return self._remove_place(place)
         if stood:
             pool.arrive(place)
-        self._keep_key(place)
+        if pool.serialized:
+            self._keep_key(place)
         return None
 
     def _keep_key(self, place: Place) -> None:
         """While it cannot be handed out, those behind it under its key wait with it."""
-        item, pool = place.item, place.pool
-        if pool.serialized and not item.available and not item.parked:
-            self._hold_key(item, pool.group, place.serial)
+        item = place.item
+        if not item.available and not item.parked:
+            self._hold_key(item, place.pool.group, place.serial)
 
     def _remove_place(self, place: Place) -> Delivery | None:
         item, pool = place.item, place.pool
         pool.step_out(place)
-        place.want = None
+        place.clear()
         del pool.places[item.element]
-        item.places.remove(place)
+        item.leave(place)
         delivery = item.delivery
         told = None
         if delivery is not None and delivery.place is place and not delivery.withdrawn:

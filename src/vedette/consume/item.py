@@ -11,9 +11,9 @@ a delivery, and takes it out of line everywhere: a claim is global. A delivery e
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vedette.consume.rank import Rank
 
@@ -26,6 +26,7 @@ __all__ = [
     "Delivery",
     "DeliveryEvent",
     "DeliveryState",
+    "LateWants",
     "Place",
     "Want",
     "WorkItem",
@@ -86,14 +87,31 @@ class Want(NamedTuple):
     serial: Hashable
 
 
+class _Late:
+    """Stands for a match that is looked at when it is asked for."""
+
+
+_LATE = _Late()
+
+
+class LateWants(Protocol):
+    """What an element's one match looks like, worked out when somebody asks: most of those who wait are not asked."""
+
+    def rank(self, element: str) -> Rank: ...
+
+    def want(self, element: str) -> Want: ...
+
+
 class WorkItem:
     """One element, for all consumers together."""
 
-    __slots__ = ("delivery", "element", "held_keys", "parked", "places", "until")
+    __slots__ = ("_others", "_place", "delivery", "element", "held_keys", "parked", "until")
 
     def __init__(self, element: str) -> None:
         self.element = element
-        self.places: list[Place] = []
+        self._place: Place | None = None
+        self._others: list[Place] | None = None
+        """Beside the first one: nearly all items have one place, and a million of them wait."""
         self.delivery: Delivery | None = None
         self.until: float | None = None
         """Not handed out before this moment of the clock."""
@@ -105,18 +123,36 @@ class WorkItem:
     def available(self) -> bool:
         return self.delivery is None and self.until is None and not self.parked
 
+    @property
+    def places(self) -> Sequence[Place]:
+        """Where it stands, in the order in which it came there."""
+        if self._others is not None:
+            assert self._place is not None
+            return (self._place, *self._others)
+        return (self._place,) if self._place is not None else ()
+
+    def enter(self, place: Place) -> None:
+        if self._place is None:
+            self._place = place
+        elif self._others is None:
+            self._others = [place]
+        else:
+            self._others.append(place)
+
+    def leave(self, place: Place) -> None:
+        left = [each for each in self.places if each is not place]
+        self._place, self._others = left[0] if left else None, left[1:] or None
+
 
 class Place:
     """An element in one pool: its matches there, and where it stands in line."""
 
-    __slots__ = ("_wants", "arrival", "item", "pool", "sequence", "tick", "ticket", "waiting", "want")
+    __slots__ = ("_wants", "arrival", "item", "pool", "sequence", "tick", "ticket", "waiting")
 
     def __init__(self, item: WorkItem, pool: Pool, arrival: int) -> None:
         self.item, self.pool, self.arrival = item, pool, arrival
-        self.want: Want | None = None
-        """The match to hand out: of several the one that ranks first."""
-        self._wants: dict[Any, Want] | None = None
-        """All of them, when there are several."""
+        self._wants: Want | dict[Any, Want] | _Late | None = None
+        """Its match; several by identity; or that there is one, to be looked at when it is asked for."""
         self.sequence = 0
         """The commit that it must not be handed out before."""
         self.tick = 0
@@ -124,48 +160,71 @@ class Place:
         self.waiting = False
 
     @property
+    def wanted(self) -> bool:
+        """Whether the element matches."""
+        return self._wants is not None
+
+    @property
+    def want(self) -> Want | None:
+        """The match to hand out: of several the one that ranks first."""
+        wants = self._wants
+        if wants is _LATE:
+            assert self.pool.late is not None
+            return self.pool.late.want(self.item.element)
+        if isinstance(wants, dict):
+            return min(wants.values(), key=lambda want: want.rank)
+        assert wants is None or isinstance(wants, Want)
+        return wants
+
+    @property
     def rank(self) -> Rank:
-        return self.want.rank if self.want is not None else ()
+        if self._wants is _LATE:
+            assert self.pool.late is not None
+            return self.pool.late.rank(self.item.element)
+        want = self.want
+        return want.rank if want is not None else ()
 
     @property
     def serial(self) -> Hashable:
-        return self.want.serial if self.want is not None else None
+        want = self.want if self.pool.serialized else None
+        return want.serial if want is not None else None
 
-    def put(self, want: Want) -> None:
-        """Another match, or a match that looks different now."""
-        if self.want is None or (self._wants is None and self.want.identity == want.identity):
-            self.want = want
-            return
-        if self._wants is None:
-            self._wants = {self.want.identity: self.want}
-        self._wants[want.identity] = want
-        self._choose()
+    def put(self, want: Want | None) -> None:
+        """Another match, or a match that looks different now; None: the element's only one, to be looked at late."""
+        known = self._wants
+        if want is None:
+            self._wants = _LATE
+        elif isinstance(known, dict):
+            known[want.identity] = want
+        elif isinstance(known, Want) and known.identity != want.identity:
+            self._wants = {known.identity: known, want.identity: want}
+        else:
+            self._wants = want
 
     def drop(self, identity: Any) -> bool:
         """A match is gone; returns whether any is left."""
-        if self._wants is None:
-            if self.want is not None and self.want.identity == identity:
-                self.want = None
-            return self.want is not None
-        self._wants.pop(identity, None)
-        self._choose()
-        return True
-
-    def _choose(self) -> None:
-        assert self._wants is not None
-        self.want = min(self._wants.values(), key=lambda want: want.rank)
-        if len(self._wants) == 1:
+        known = self._wants
+        if isinstance(known, dict):
+            known.pop(identity, None)
+            if len(known) == 1:
+                (self._wants,) = known.values()
+        elif known is _LATE or (isinstance(known, Want) and known.identity == identity):
             self._wants = None
+        return self._wants is not None
+
+    def clear(self) -> None:
+        self._wants = None
 
     def identities(self) -> list[Any]:
-        if self._wants is not None:
-            return list(self._wants)
-        return [self.want.identity] if self.want is not None else []
+        if self._wants is _LATE:
+            return [(self.item.element,)]
+        return [want.identity for want in self.wants()]
 
     def wants(self) -> list[Want]:
-        if self._wants is not None:
+        if isinstance(self._wants, dict):
             return list(self._wants.values())
-        return [self.want] if self.want is not None else []
+        want = self.want
+        return [want] if want is not None else []
 
 
 class Delivery:
@@ -175,8 +234,9 @@ class Delivery:
 
     def __init__(self, id: str, place: Place, member: Member, *, deadline: float, attempt: int) -> None:
         self.id, self.item, self.place, self.member = id, place.item, place, member
-        assert place.want is not None
-        self.want = place.want
+        want = place.want
+        assert want is not None
+        self.want = want
         self.deadline = deadline
         self.attempt = attempt
         """1 for the first time it is handed out."""

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Any
 
-from vedette.consume.item import Delivery, Place, Want, WorkItem
+from vedette.consume.item import Delivery, LateWants, Place, Want, WorkItem
 from vedette.consume.line import LongLine, SerialLine
 
 __all__ = ["Group", "Member", "Pool"]
@@ -81,6 +81,7 @@ class Pool:
         "_for_tick",
         "_line",
         "group",
+        "late",
         "members",
         "places",
         "serialized",
@@ -93,6 +94,8 @@ class Pool:
         self.source = source
         """What tells it of matches: the engine's watch that stands for all members."""
         self.serialized = serialized
+        self.late: LateWants | None = None
+        """Where matches are looked at late; else each place keeps its own."""
         self.members: list[Member] = []
         self.places: dict[str, Place] = {}
         """Element ▸ its place."""
@@ -130,7 +133,7 @@ class Pool:
         while arriving and arriving[0][0] <= durable:
             sequence, place = arriving.popleft()
             stale = place.sequence != sequence or place.waiting
-            if not stale and place.want is not None and place.item.available:
+            if not stale and place.wanted and place.item.available:
                 self._line.put(place)
 
     def step_out(self, place: Place) -> None:
@@ -146,22 +149,26 @@ class Pool:
         if isinstance(self._line, SerialLine):
             self._line.offer(key)
 
-    def place_of(self, item: WorkItem, arrival: int) -> Place:
-        place = self.places.get(item.element)
-        if place is None:
-            place = self.places[item.element] = Place(item, self, arrival)
-            item.places.append(place)
+    def add_place(self, item: WorkItem, arrival: int) -> Place:
+        place = self.places[item.element] = Place(item, self, arrival)
+        item.enter(place)
         return place
 
-    def put(self, place: Place, want: Want) -> None:
+    def put(self, place: Place, want: Want | None) -> None:
         """A match appeared or looks different: it leaves the line until its commit is durable."""
         self._line.discard(place)
         place.put(want)
+
+    def keep_wants(self) -> None:
+        """Matches are looked at late no longer: each place keeps what it is now."""
+        for place in self.places.values() if self.late is not None else ():
+            place.put(place.want)
+        self.late = None
 
     def validate(self) -> None:
         """Raise AssertionError unless only what may be handed out stands in line; for tests."""
         self._line.validate()
         for place in self.places.values():
-            assert place.want is not None
+            assert place.wanted
             assert place in place.item.places
             assert not place.waiting or place.item.available

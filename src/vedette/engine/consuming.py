@@ -1,30 +1,25 @@
-"""Consume watches of one database: the pools they draw from, and what commits mean for those.
+"""Consume watches of one database: who consumes, what they are handed, and when they are woken.
 
-Equal watches of a group share one pool, and in its place one watch of the engine's own, which stands in a hub apart:
-it is told what matches, and hands that on to the pool. The user's watches are members of the pool and match nothing.
+A consume watch is a member of a pool (`supply.py`), alone or with others of its group, and draws from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
 
 from vedette.consume.desk import Desk
-from vedette.consume.item import Delivery, DeliveryState, Want
+from vedette.consume.item import Delivery, DeliveryState
 from vedette.consume.notice import Withdrawal
 from vedette.consume.pool import Group, Member, Pool
-from vedette.consume.rank import rank_of
 from vedette.engine.dead_letters import DeadLetters
 from vedette.engine.deliveries import Deliveries
 from vedette.engine.state import Commit
+from vedette.engine.supply import Supply
 from vedette.errors import VedetteError
-from vedette.language.affected import Difference
-from vedette.language.context import Row
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.delta import REMOVED, Delta, frozen
-from vedette.watch.evaluation import tell_shape, watches_of
+from vedette.watch.delta import Delta, frozen
 from vedette.watch.hub import WatchHub
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
@@ -42,29 +37,28 @@ class Consuming:
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
         self._database = watching.database
-        self.hub = WatchHub()
-        """The engine's own watches, one for each pool."""
         self._issued = 0
         self.desk = Desk(self._new_delivery, self._seconds_until)
         self.deliveries = Deliveries(self)
         self.letters = DeadLetters(self)
+        self.supply = Supply(self)
         self.members: dict[int, Member] = {}
         """By the number of the user's watch."""
         self._pools: dict[Hashable, Pool] = {}
         self._pool_keys: dict[int, Hashable] = {}
-        self._by_source: dict[int, Pool] = {}
         self.destinations: dict[int, str] = {}
         """Where dead letters go, by the number of the user's watch."""
-        self._ticking: dict[int, Pool] = {}
-        """Pools that hold what comes until logical time has moved on."""
-        self._choosy: dict[int, Pool] = {}
-        """Pools that do not want what was there before them (initial: none)."""
         self._again: dict[int, list[Delivery]] = {}
         """Deliveries to hand out once more, under the same ids: their consumer came back."""
 
     @property
     def watching(self) -> Watching:
         return self._watching
+
+    @property
+    def hub(self) -> WatchHub:
+        """The engine's own watches, one for each pool."""
+        return self.supply.hub
 
     def _new_delivery(self) -> str:
         self._issued += 1
@@ -106,7 +100,7 @@ class Consuming:
         key = self._key(watch, member.group)
         pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[key] = self._open(watch, member)
+            pool = self._pools[key] = self.supply.open(watch, member)
             self._pool_keys[pool.source.number] = key
         return pool
 
@@ -115,39 +109,6 @@ class Consuming:
         options = watch.options
         own = watch.number if options.initial.kind == "none" or group.name is None else None
         return (group.name, watch.shape, frozen(list(watch.constants)), watch.actor, options.deliver_on, own)
-
-    def _open(self, watch: Watch, member: Member) -> Pool:
-        """A pool with everything that matches now; with initial: none only with what comes."""
-        options = replace(watch.options, visibility="committed")
-        source = Watch(
-            self.hub.next_number(),
-            watch.shape,
-            watch.constants,
-            options,
-            owner=None,
-            actor=watch.actor,
-            created_ms=watch.created_ms,
-        )
-        pool = Pool(member.group, serialized=options.serialize_by is not None, source=source)
-        if options.deliver_on == "tick":
-            pool.hold_for_ticks()
-            self._ticking[source.number] = pool
-        self._by_source[source.number] = pool
-        if options.initial.kind == "none":
-            former = member.pool.unwanted if member.pool is not None else None
-            pool.unwanted = former.copy() if former is not None else set(self._identities(source))
-            self._choosy[source.number] = pool
-        try:
-            self._refresh(pool)
-        except VedetteError:
-            member.group.pools.remove(pool)
-            del self._by_source[source.number]
-            self._ticking.pop(source.number, None)
-            self._choosy.pop(source.number, None)
-            raise
-        self.hub.add(source)
-        pool.tick()  # what was there before needs no tick
-        return pool
 
     def changed(self, watch: Watch) -> None:
         """Its status, its options or its owner are others now."""
@@ -175,11 +136,7 @@ class Consuming:
 
     def _close_empty(self, pool: Pool | None) -> None:
         if pool is not None:
-            self.hub.remove(pool.source)
-            self.hub.forget(pool.source)
-            del self._by_source[pool.source.number]
-            self._ticking.pop(pool.source.number, None)
-            self._choosy.pop(pool.source.number, None)
+            self.supply.close(pool)
             self._pools.pop(self._pool_keys.pop(pool.source.number), None)
 
     def refilter(self, watch: Watch) -> None:
@@ -198,7 +155,7 @@ class Consuming:
         self._close_empty(closed)
         for delivery in wanted:
             if delivery.withdrawn:
-                self._tell_withdrawn(delivery)
+                self.tell_withdrawn(delivery)
 
     def returned(self, watch: Watch) -> None:
         """A reliable consumer is attached again: what it held and did not end is handed out once more."""
@@ -213,107 +170,15 @@ class Consuming:
 
     # --- commits ----------------------------------------------------------------------------------------------
 
-    def committed(self, commit: Commit) -> None:
-        """What a commit means for the pools; their members are woken when it is durable."""
-        if self.desk.attempts:
-            self._forget_deleted(commit)
-        shapes = self.hub.concerned(commit.changes)
-        if shapes:
-            left = self._take_out_deleted(commit.changes)
-            self._tell(commit, [s for s in shapes if left or not _stands_alone(s)], left)
-        if commit.next_tick > commit.tick and self._ticking:
-            for pool in self._ticking.values():
-                pool.tick()
-            self._wake_when_durable(self._ticking.values(), commit.sequence)
-
-    def _take_out_deleted(self, changes: Sequence[Difference]) -> Sequence[Difference]:
-        """Elements that are gone match no pattern of one element, whatever it says; returns the other changes."""
-        deleted = [before.id for before, after in changes if after is None and before is not None]
-        if not deleted:
-            return changes
-        for id in deleted:
-            item = self.desk.items.get(id)
-            for place in [*item.places] if item is not None else ():
-                if _stands_alone(place.pool.source.shape):
-                    self._withdraw(place.pool, id, (id,))
-        for pool in self._choosy.values():
-            assert pool.unwanted is not None
-            pool.unwanted.difference_update([(id,) for id in deleted])
-        return [change for change in changes if change[1] is not None]
-
-    def _tell(self, commit: Commit, shapes: Sequence[WatchShape], left: Sequence[Difference]) -> None:
-        """`left`: the changes that matter to patterns of one element."""
-        scene = self._watching.scene(self._database.state.graph, commit.changes, commit.tick)
-        touched: dict[int, Pool] = {}
-        broken: dict[int, VedetteError] = {}
-        gone: list[tuple[Pool, Delta]] = []
-        now = self.now
-
-        def push(source: Watch, delta: Delta, row: Row | None) -> None:  # noqa: ARG001 - the hub's protocol
-            pool = self._by_source[source.number]
-            touched[source.number] = pool
-            if delta.type == REMOVED:
-                gone.append((pool, delta))
-            else:
-                self._offer(pool, delta, commit, now)
-
-        def fail(source: Watch, error: VedetteError) -> None:
-            broken.setdefault(source.number, error)
-
-        for shape in shapes:
-            if shape.strategy == "rows":
-                tell_shape(shape, left if _stands_alone(shape) else commit.changes, scene, push, fail)
-                continue
-            for source in watches_of(shape):
-                touched[source.number] = self._by_source[source.number]
-                try:
-                    self._refresh(self._by_source[source.number], commit)
-                except VedetteError as error:
-                    fail(source, error)
-        for pool, delta in gone:  # last: an element that matches otherwise now never stopped matching
-            self._take_back(pool, delta)
-        for number, why in broken.items():
-            self._fail(self._by_source[number], why)
-        for pool in touched.values():  # little by little: whoever takes next shall not pay for all who came
-            pool.settle(self._database.gate.durable_tick)
-        self._wake_when_durable(touched.values(), commit.sequence)
-
     @property
     def busy(self) -> bool:
-        return bool(self._by_source) or bool(self.desk.attempts)
+        return bool(self.supply.pools) or bool(self.desk.attempts)
 
-    def _offer(self, pool: Pool, delta: Delta, commit: Commit, now: float) -> None:
-        """A match appeared or looks different; initial: none has no eyes for those that were there before."""
-        identity = delta.identity
-        if pool.unwanted is None or identity not in pool.unwanted:
-            want = self._want(pool, identity, delta.match or {}, delta.order)
-            element = identity[pool.source.shape.leading]
-            self.desk.offer(pool, element, want, sequence=commit.sequence, tick=commit.tick, now=now)
-
-    def _take_back(self, pool: Pool, delta: Delta) -> None:
-        """A match is gone."""
-        if pool.unwanted is not None:
-            pool.unwanted.discard(delta.identity)
-        self._withdraw(pool, delta.identity[pool.source.shape.leading], delta.identity)
-
-    def _want(self, pool: Pool, identity: Any, match: Any, order: tuple[Any, ...]) -> Want:
-        directions = [descending for _, descending in pool.source.shape.order]
-        if not pool.serialized:
-            return Want(identity, match, rank_of(order, directions), None)
-        return Want(identity, match, rank_of(order[:-1], directions[:-1]), frozen(order[-1]))
-
-    def _withdraw(self, pool: Pool, element: str, identity: Any) -> None:
-        told = self.desk.withdraw(pool, element, identity)
-        if told is not None:
-            self._tell_withdrawn(told)
-        if self.desk.outlived(element, pool.group.name):
-            self.deliveries.forget(element, pool.group.name)
-
-    def _tell_withdrawn(self, delivery: Delivery) -> None:
-        """Its holder is told; one who has acknowledged it already needs not be."""
-        if delivery.state is DeliveryState.PENDING:
-            delivery.member.watch.details.report(Withdrawal(delivery.id, delivery.item.element))
-            self._wake_watch(delivery.member.watch)
+    def committed(self, commit: Commit) -> None:
+        """What a commit means for those who wait."""
+        if self.desk.attempts:
+            self._forget_deleted(commit)
+        self.supply.committed(commit)
 
     def _forget_deleted(self, commit: Commit) -> None:
         """Attempts of elements that are gone, also while nobody consumes them."""
@@ -322,34 +187,11 @@ class Consuming:
                 for group in list(self.desk.attempts[before.id]):
                     self.deliveries.forget(before.id, group)
 
-    def _evaluated(self, source: Watch) -> Iterable[tuple[Any, Any, tuple[Any, ...]]]:
-        """Everything that matches now, the oldest elements first: identity, match, order."""
-        shape = source.shape
-        context = self._watching.own_context(source, self._database.state.graph)
-        rows = {shape.identity(row): row for row in shape.query.run(context)}
-        for identity in sorted(rows, key=lambda ids: [_age(id) for id in (ids[shape.leading], *ids)]):
-            row = rows[identity]
-            yield identity, shape.projected(row), shape.order_of(row)
-
-    def _identities(self, source: Watch) -> Iterable[Any]:
-        return (identity for identity, _, _ in self._evaluated(source))
-
-    def _refresh(self, pool: Pool, commit: Commit | None = None) -> None:
-        """Make the pool what a fresh evaluation says."""
-        state, shape, now = self._database.state, pool.source.shape, self.now
-        sequence = commit.sequence if commit is not None else state.sequence
-        tick = commit.tick if commit is not None else state.tick
-        found = {identity: (match, order) for identity, match, order in self._evaluated(pool.source)}
-        if pool.unwanted is not None:
-            pool.unwanted.intersection_update(found)
-            found = {identity: each for identity, each in found.items() if identity not in pool.unwanted}
-        known = {want.identity: want for place in pool.places.values() for want in place.wants()}
-        for identity, (match, order) in found.items():
-            want = self._want(pool, identity, match, order)
-            if known.get(identity) != want:
-                self.desk.offer(pool, identity[shape.leading], want, sequence=sequence, tick=tick, now=now)
-        for identity in known.keys() - found.keys():
-            self._withdraw(pool, identity[shape.leading], identity)
+    def tell_withdrawn(self, delivery: Delivery) -> None:
+        """Its holder is told; one who has acknowledged it already needs not be."""
+        if delivery.state is DeliveryState.PENDING:
+            delivery.member.watch.details.report(Withdrawal(delivery.id, delivery.item.element))
+            self._wake_watch(delivery.member.watch)
 
     def reloaded(self, meta: dict[str, str]) -> None:
         """The last durable state was read again: attempts and letters are what the store says."""
@@ -361,19 +203,9 @@ class Consuming:
 
     def refresh_all(self, shapes: Iterable[WatchShape] | None = None) -> None:
         """The ontology grew, the state was read anew, or Layer 0 changed: look again."""
-        only = None if shapes is None else {id(shape) for shape in shapes}
-        for pool in list(self._by_source.values()):
-            if only is not None and id(pool.source.shape) not in only:
-                continue
-            if shapes is None:
-                self._rekey(pool)
-            try:
-                self._refresh(pool)
-            except VedetteError as error:
-                self._fail(pool, error)
-            self._wake_when_durable([pool], self._database.state.sequence)
+        self.supply.refresh_all(shapes)
 
-    def _rekey(self, pool: Pool) -> None:
+    def rekey(self, pool: Pool) -> None:
         """Its shape was compiled anew: its members, and who joins them, have the new one."""
         number = pool.source.number
         del self._pools[self._pool_keys[number]]
@@ -381,10 +213,6 @@ class Consuming:
             member.watch.shape = pool.source.shape
         key = self._pool_keys[number] = self._key(pool.members[0].watch, pool.group)
         self._pools[key] = pool
-
-    def _fail(self, pool: Pool, error: VedetteError) -> None:
-        for member in list(pool.members):
-            self._watching.fail(member.watch, error)
 
     # --- handing out ------------------------------------------------------------------------------------------
 
@@ -417,6 +245,11 @@ class Consuming:
         ready.extend([self._entry(watch, delivery) for delivery in (*again, *handed)])
         return ready
 
+    def in_hand(self, watch: Watch) -> int:
+        """How many deliveries its reader has; those of an attached watch that are to be told again do not count."""
+        member = self.members.get(watch.number)
+        return len(member.held) - len(self._again.get(watch.number, ())) if member is not None else 0
+
     def _entry(self, watch: Watch, delivery: Delivery) -> Entry:
         watch.position += 1
         watch.delivered += 1
@@ -435,7 +268,7 @@ class Consuming:
     def wake(self, pool: Pool | None) -> None:
         """Something may be there for the pool's members, now or when what is under way is durable."""
         if pool is not None:
-            self._wake_when_durable([pool], self._database.state.sequence)
+            self.wake_when_durable([pool], self._database.state.sequence)
 
     def wake_after(self, deliveries: Iterable[Delivery], sequence: int) -> None:
         """Deliveries ended: there is room for their members and groups, and perhaps an item for others."""
@@ -446,9 +279,9 @@ class Consuming:
             for place in delivery.item.places:
                 pools[id(place.pool)] = place.pool
         if pools:
-            self._wake_when_durable(pools.values(), sequence)
+            self.wake_when_durable(pools.values(), sequence)
 
-    def _wake_when_durable(self, pools: Iterable[Pool], sequence: int) -> None:
+    def wake_when_durable(self, pools: Iterable[Pool], sequence: int) -> None:
         waking = [
             member.watch.details.wake
             for pool in pools
@@ -466,25 +299,4 @@ class Consuming:
 
     def validate(self) -> None:
         """Raise AssertionError unless pools are what a fresh evaluation says and the desk agrees; for tests."""
-        self.desk.validate(self._by_source.values())
-        for pool in self._by_source.values():
-            shape = pool.source.shape
-            if shape.time_dependent:  # it waits for a commit or a tick
-                continue
-            fresh = set(self._identities(pool.source)) - (pool.unwanted or set())
-            assert {identity for place in pool.places.values() for identity in place.identities()} == fresh
-            assert {identity[shape.leading] for identity in fresh} == set(pool.places)
-
-
-def _stands_alone(shape: WatchShape) -> bool:
-    """Whether its pattern is one element, and a change of that is all that can concern a match."""
-    return shape.single is not None and shape.strategy == "rows"
-
-
-def _age(id: str) -> tuple[int, int, str]:
-    """Elements sort by when they were made: their ids hold the count of openings and a running number."""
-    head, _, tail = id[1:].partition("_")
-    try:
-        return int(head, 16), int(tail, 16), ""
-    except ValueError:
-        return 0, 0, id
+        self.supply.validate()

@@ -11,7 +11,7 @@ from vedette.engine.consume_statements import CONSUME_STATEMENTS
 from vedette.engine.explain import explain_statement, profile_statement
 from vedette.engine.request import Request
 from vedette.engine.result import Result
-from vedette.engine.transactions import Moment, OpenTransaction
+from vedette.engine.transactions import OpenTransaction
 from vedette.engine.watch_statements import WATCH_STATEMENTS
 from vedette.errors import AnalysisError, MutationError, TimeError, TransactionError
 from vedette.graph.rules import compile_trigger, trigger_rule
@@ -200,7 +200,7 @@ def _fire(request: Request) -> Result:
     if opened is not None:
         opened.check_usable()
     transaction = opened.transaction if opened is not None else state.begin()
-    now = opened.now if opened is not None else Moment(request.database.transaction_clock())
+    now = opened.now if opened is not None else request.database.moment()
     context = execution.rule_context(session, transaction, now, rule)
     context.constants = request.constants
     frame = request.prepared.frame(request.signature, state.schema)

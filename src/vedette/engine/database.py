@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from threading import Lock
 from typing import Any
@@ -277,17 +276,17 @@ class Database:
         trial.use(schema)
         check_existing(trial, fresh, unique, self.clock)
 
-    def transaction_clock(self) -> Callable[[], datetime]:
-        """What now() reads: the time of day, or logical time as milliseconds since 1970."""
-        if self.settings.now == "wall":
-            return self.clock.now
-        return partial(timestamp_from_ms, self.state.tick)
+    def moment(self) -> Callable[[], datetime]:
+        """now(): the time of day, or logical time as milliseconds since 1970; one moment for a transaction (C19)."""
+        present = self.clock.now() if self.settings.now == "wall" else timestamp_from_ms(self.state.tick)
+        return lambda: present
 
     # --- for sessions -----------------------------------------------------------------------------------------
 
     def admit(self) -> None:
         """Wait for room in the queue to the disk; refuse when nothing is written any more."""
-        self.check_writable()
+        if self._refusal is not None:
+            self.check_writable()
         self.gate.admit()
 
     def check_writable(self) -> None:

@@ -71,7 +71,7 @@ class DeadLetters:
             raise
         self.letters[letter.id] = letter
         self._consuming.deliveries.settled([delivery])
-        self._consuming.watching.layer_news()
+        self._consuming.watching.news.letter_came(letter)
 
     def _is_there(self, watch: Watch, destination: str) -> bool:
         """For the watch's actor: what is hidden from it does not exist, whatever it is asked for."""
@@ -194,7 +194,7 @@ class DeadLetters:
         del self.letters[letter.id]
         result.created += transaction.counts.created
         result.linked += transaction.counts.linked
-        self._consuming.watching.layer_news()
+        self._consuming.watching.news.letter_went(letter)
 
     def _unpark(self, number: int) -> None:
         member = self._consuming.members.get(number)

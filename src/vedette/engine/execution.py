@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +11,9 @@ from vedette.engine.compile import Mutation, Query
 from vedette.engine.layer0 import LayerView
 from vedette.engine.prepare import Prepared
 from vedette.engine.result import Result
-from vedette.engine.transactions import Moment
 from vedette.graph.actions import Affected, Writer
 from vedette.graph.rules import Rule, system_writer
-from vedette.graph.transaction import Counts, Transaction
+from vedette.graph.transaction import Transaction
 from vedette.language.context import Context, Row
 from vedette.policy.guard import PolicyGuard
 from vedette.policy.sight import Sight
@@ -61,17 +59,9 @@ def statement_context(
     if layer0:
         view = LayerView(view, database.layer0, session)
     actor = session.actor
+    now = opened.now if opened is not None else database.moment()
     wall_time = database.clock.now
-    context = Context(
-        view=view,
-        constants=constants,
-        now=opened.now if opened is not None else Moment(database.transaction_clock()),
-        wall_time=wall_time,
-        tick=state.tick,
-        actor=actor,
-        session=session.id,
-        bindings=session.bindings,
-    )
+    context = Context(view, now, constants, wall_time, state.tick, actor, session.id, session.bindings)
     context.work_limit = database.work_limit
     if actor is None or not state.schema.policies:
         return context, None
@@ -192,22 +182,23 @@ def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], te
 def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:
     """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
     opened = session.transaction
+    result = Result()
     if opened is None:
-        transaction = session.database.state.begin()
+        transaction = session.database.state.begin(counts=result)
     else:
         transaction = opened.transaction
-        transaction.counts = Counts()
+        transaction.counts = result
     context, guard = statement_context(session, constants, layer0=mutation.layer0, view=transaction.view)
     context.writer = Writer(transaction, session.bindings, guard)
     context.virtual_type = session.virtual_type
-    result = Result()
     try:
         affected = _act(mutation, context)
         if mutation.returning is not None:
             result.columns = mutation.returning.columns
             result.rows = mutation.returning.rows(_seen(affected, guard))
         warnings = mutation.warnings
-        session.database.watching.show(transaction)
+        if session.database.watching.immediate.shapes:
+            session.database.watching.show(transaction)
         if opened is None:
             warnings += tuple(commit_transaction(session, transaction, context.now, result))
     except BaseException:
@@ -216,7 +207,6 @@ def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -
             session.database.watching.show_end(transaction)
         raise
     result.warnings = warnings
-    _count(result, transaction.counts)
     return result
 
 
@@ -259,11 +249,6 @@ def _seen(affected: list[Affected], guard: PolicyGuard | None) -> list[Affected]
     ]
 
 
-def _count(result: Result, counts: Counts) -> None:
-    result.created, result.modified, result.deleted = counts.created, counts.modified, counts.deleted
-    result.linked, result.unlinked = counts.linked, counts.unlinked
-
-
 # --- committing -------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +272,7 @@ def commit_transaction(
         started=state.sequence if started is None else started,
         explicit=explicit or database.settings.strict_cardinality,
         now=now() if database.settings.now == "wall" else database.clock.now(),
-        context=partial(rule_context, session, transaction, now),
+        context=lambda rule: rule_context(session, transaction, now, rule),
         cause=cause,
         meta=meta,
     )
@@ -295,7 +280,8 @@ def commit_transaction(
         result.tick = commit.tick
         database.gate.submit(commit.sequence, commit)
         database.watching.committed(commit, 0)
-    database.watching.show_end(transaction)
+    if transaction.shown:
+        database.watching.show_end(transaction)
     return warnings
 
 

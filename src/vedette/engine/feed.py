@@ -106,8 +106,7 @@ class WatchFeed:
     def held(self) -> int:
         """Consume mode: how many deliveries are out now."""
         with self._session.turn:
-            member = self._session.database.watching.consuming.members.get(self._watch.number)
-            return len(member.held) if member is not None else 0
+            return self._session.database.watching.consuming.in_hand(self._watch)
 
     def confirm(self, position: int) -> None:
         """A reliable watch's event at this position, and all that were handed out before it, have arrived."""

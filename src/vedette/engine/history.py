@@ -32,19 +32,21 @@ class History:
         self._store = store if keeps else None
         self._codec = codec
         self._recent: deque[Commit] = deque(maxlen=keep)
-        self._complete_from = 0
-        """Every commit with a higher sequence is in memory."""
+        self._start = 0
 
     def start(self, sequence: int) -> None:
         """Begin to remember: what was committed up to here is in the journal only."""
         self._recent.clear()
-        self._complete_from = sequence
+        self._start = sequence
 
     def add(self, commit: Commit) -> None:
+        self._recent.append(commit)
+
+    @property
+    def _complete_from(self) -> int:
+        """Every commit with a higher sequence is in memory."""
         recent = self._recent
-        if len(recent) == recent.maxlen:
-            self._complete_from = recent[0].sequence
-        recent.append(commit)
+        return recent[0].sequence - 1 if len(recent) == recent.maxlen else self._start
 
     def widen(self, width: Callable[[str], int]) -> None:
         """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""

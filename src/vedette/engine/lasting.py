@@ -218,14 +218,15 @@ class LastingWatches:
             if key.startswith(_WATCH) and value:
                 id = key.removeprefix(_WATCH)
                 cursor = json.loads(meta.get(f"{_CURSOR}{id}", "null"))
-                self._restore(id, json.loads(value), cursor)
-        self._watching.layer_news()
+                watch = self._restore(id, json.loads(value), cursor)
+                if watch is not None:
+                    self._watching.news.came(watch)
 
-    def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> None:
+    def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> Watch | None:
         constants = tuple(_live(value) for value in facts["constants"])
         watch = self._watching.creation.revive(facts, constants)
         if watch is None:
-            return
+            return None
         self._ids[watch.number], self._numbers[id] = id, watch.number
         cursor = cursor or {"sequence": 0, "start": 0, "confirmed": 0}
         cursor = {"fired": cursor["sequence"], "done": 0, "since": watch.created_ms, **cursor}
@@ -239,13 +240,14 @@ class LastingWatches:
             watch.position = max(1, cursor["start"])  # `initial` is not told twice
             self._watching.consuming.enter(watch)
         elif watch.status is WatchStatus.CANCELLED:
-            return
+            return watch
         elif missing or not self._can_be_repeated(watch, cursor):
             self._begin_anew(watch, cursor["confirmed"], missing)
         else:
             watch.position = cursor["start"]
             self._catch_up_beyond(watch, cursor["confirmed"])
         self._watching.management.schedule_expiry(watch)
+        return watch
 
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
         """Until there is something that its owner has not had, or nothing more."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from vedette.graph.transaction import Counts
+
 __all__ = ["Result"]
 
 
-class Result:
+class Result(Counts):
     """Counts of what changed, the rows of what was asked, and what the user should know.
 
     `created`, `modified` and `deleted` count nodes (`modified` edges too), `linked` and `unlinked` edges.
@@ -15,14 +17,9 @@ class Result:
 
     __slots__ = (
         "columns",
-        "created",
-        "deleted",
         "handle",
-        "linked",
-        "modified",
         "rows",
         "tick",
-        "unlinked",
         "warnings",
     )
 

@@ -51,6 +51,8 @@ class Session:
         """Names that SPAWN and LINK bound, across statements and transactions: `#name`."""
         self.transaction: OpenTransaction | None = None
         self._actors: list[str] = []
+        self.actor: str | None = None
+        """Who is asking: the innermost actor of the session, None in the system context."""
         self._bound = actor is not None
         """Opened for an actor: it stays that actor's to the end."""
         self._own_turn = RLock()
@@ -62,10 +64,10 @@ class Session:
         self._closed = False
         with self.turn:
             if actor is not None:
-                self._actors.append(self._checked_actor(actor))
+                self._act_as(self._checked_actor(actor))
             self.id = database.state.new_id("s")
-            database.sessions[self.id] = self
-            database.watching.layer_news()
+            with database.watching.news.about(self):
+                database.sessions[self.id] = self
 
     # --- the public face --------------------------------------------------------------------------------------
 
@@ -74,12 +76,13 @@ class Session:
         if params:
             named = merged(params, named)
         with self._own_turn:
-            results: list[Result] = []
+            result = None
             try:
-                results.append(self.execute_undurably(text, named))
-                return results[0]
+                result = self.execute_undurably(text, named)
+                return result
             finally:
-                self._make_durable(results)
+                if self.turn.gate.durable_tick < self.turn.seen:
+                    self._make_durable([] if result is None else [result])
 
     def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
         """Execute a script: parsed whole before anything runs, stops at the first error."""
@@ -190,7 +193,7 @@ class Session:
         with self._own_turn:
             try:
                 self._check_open()
-                return self._guarded(lambda: end(self.database.watching.consuming.deliveries))
+                return self._guarded(end, self.database.watching.consuming.deliveries)
             finally:
                 self.database.wait(self.turn)
 
@@ -207,13 +210,17 @@ class Session:
     def admit(self) -> None:
         """Before a write: room in the queue to the disk, and in watches that hold writers back."""
         self.database.admit()
-        if self.database.watching.crowded:
+        if self.database.watching.full:
             self.database.watching.make_room(self)
 
     def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
         """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
-        prepared, literals = self.prepared(text)
-        return self.execute_prepared(prepared, literals, values, text)
+        self._check_open()
+        return self._guarded(self._execute, text, values)
+
+    def _execute(self, text: str, values: Mapping[str, Any]) -> Result:
+        prepared, literals = self.database.statements.one(text)
+        return self._dispatch(prepared, literals, values, text)
 
     def prepared(self, text: str) -> tuple[Prepared, tuple[Value, ...]]:
         """The one statement of a text, and the text's literals."""
@@ -240,12 +247,11 @@ class Session:
             if self._closed:
                 return
             self._closed = True
-            with self.turn:
+            with self.turn, self.database.watching.news.about(self):
                 if self.transaction is not None:
                     self.transaction.end(self)
                 self.database.watching.management.end_session(self, lost=lost)
                 self.database.sessions.pop(self.id, None)
-                self.database.watching.layer_news()
             if self.database.watching.triggers and self.database.read_only is None:
                 self.database.watching.triggers.run(self.turn)  # a job that was lost may have been buried
 
@@ -259,16 +265,16 @@ class Session:
 
     # --- actors -----------------------------------------------------------------------------------------------
 
-    @property
-    def actor(self) -> str | None:
-        """Who is asking: the innermost actor of the session, None in the system context."""
-        return self._actors[-1] if self._actors else None
-
     def push_actor(self, actor: str) -> None:
         """BEGIN SESSION AS: the system context may act as anyone, a session opened for an actor only as that one."""
         if self._bound and actor != self.actor:
             raise PolicyError("E7001", "Permission denied")
-        self._actors.append(self._checked_actor(actor))
+        with self.database.watching.news.about(self):
+            self._act_as(self._checked_actor(actor))
+
+    def _act_as(self, actor: str) -> None:
+        self._actors.append(actor)
+        self.actor = actor
 
     def _checked_actor(self, actor: str) -> str:
         state = self.database.state
@@ -286,7 +292,9 @@ class Session:
     def pop_actor(self) -> None:
         if len(self._actors) <= self._bound:
             raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
-        self._actors.pop()
+        with self.database.watching.news.about(self):
+            self._actors.pop()
+            self.actor = self._actors[-1] if self._actors else None
 
     def virtual_type(self, id: str) -> str | None:
         return self.database.layer0.type_of(id, self)
@@ -314,12 +322,12 @@ class Session:
     ) -> Result:
         """Execute one statement of a text, as `execute_undurably` does."""
         self._check_open()
-        return self._guarded(lambda: self._dispatch(prepared, prepared.constants(literals, values), text))
+        return self._guarded(self._dispatch, prepared, literals, values, text)
 
-    def _guarded(self, act: Callable[[], Result]) -> Result:
+    def _guarded(self, act: Callable[..., Result], *args: Any) -> Result:
         """A statement that fails aborts the transaction that it is in; one that succeeds may set off triggers."""
         try:
-            result = act()
+            result = act(*args)
         except execution.LongReadError:
             raise
         except BaseException:  # a Ctrl-C, too, leaves a statement half done
@@ -329,7 +337,10 @@ class Session:
             self.database.watching.triggers.run(self.turn)
         return result
 
-    def _dispatch(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    def _dispatch(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        constants = prepared.constants(literals, values)
         statement = prepared.statement
         kind = type(statement)
         if self.transaction is not None and self.transaction.aborted and kind is not ast.Rollback:

@@ -19,7 +19,7 @@ from vedette.graph.graph import Graph, IndexLayout
 from vedette.graph.overlay import Overlay
 from vedette.graph.rules import Rule, fire_rules
 from vedette.graph.tables import SchemaTables
-from vedette.graph.transaction import Transaction
+from vedette.graph.transaction import Counts, Transaction
 from vedette.language.affected import Difference
 from vedette.language.context import Context
 from vedette.language.plan import PlanContext
@@ -103,8 +103,9 @@ class GraphState:
         self._ids += 1
         return f"{prefix}{self._id_head}{self._ids:x}"
 
-    def begin(self, base: View | None = None) -> Transaction:
-        return Transaction(base if base is not None else self.graph, self.layout, self.tables, self.new_id)
+    def begin(self, base: View | None = None, counts: Counts | None = None) -> Transaction:
+        base = base if base is not None else self.graph
+        return Transaction(base, self.layout, self.tables, self.new_id, counts)
 
     # --- snapshots --------------------------------------------------------------------------------------------
 
@@ -148,6 +149,19 @@ class GraphState:
         warnings = self._check_constraints(changes, context(None)) if self._constrained else []
         self.apply(changes)
         return self.record(now, changes, cause, meta=meta), warnings
+
+    def is_free(self, element: Element) -> bool:
+        """Whether its deletion concerns nothing but itself: no rule, no constraint, no edge could refuse it."""
+        quiet = not self._has_rules and not self._constrained and element.targets is None
+        return quiet and next(self.graph.incident(element.id), None) is None
+
+    def delete(
+        self, element: Element, now: datetime, cause: str | None, meta: Sequence[tuple[str, str]]
+    ) -> Commit:
+        """A commit that deletes an element which is free; what a transaction would come to, without one."""
+        changes = ((element, None),)
+        self.apply(changes)
+        return self.record(now, changes, cause, meta=meta)
 
     def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
         return check_constraints(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from vedette.consume.item import Delivery
@@ -16,22 +15,7 @@ if TYPE_CHECKING:
     from vedette.engine.database import Database
     from vedette.engine.session import Session
 
-__all__ = ["Moment", "OpenTransaction", "ReadRecorder"]
-
-
-class Moment:
-    """now(): read once, when it is first asked, then the same for the whole transaction (C19)."""
-
-    __slots__ = ("_clock", "_value")
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._clock = clock
-        self._value: datetime | None = None
-
-    def __call__(self) -> datetime:
-        if self._value is None:
-            self._value = self._clock()
-        return self._value
+__all__ = ["OpenTransaction", "ReadRecorder"]
 
 
 class OpenTransaction:
@@ -42,8 +26,7 @@ class OpenTransaction:
         self.serializable = serializable
         self.started = state.sequence
         self.tick = state.tick
-        self.now = Moment(database.transaction_clock())
-        self.now()
+        self.now = database.moment()
         self.aborted: str | None = None
         """Why nothing but ROLLBACK is accepted any more."""
         self.causes: list[str] = []

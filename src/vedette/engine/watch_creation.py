@@ -72,7 +72,7 @@ class WatchCreation:
             if watch.lasts:
                 watch.details.request = request
                 self._watching.lasting.remember(watch, request)
-            self._watching.layer_news()
+            self._watching.news.came(watch)
         return watch
 
     def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:

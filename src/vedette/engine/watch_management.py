@@ -41,7 +41,8 @@ class WatchManagement:
         """Give a lasting watch a name to attach by."""
         with session.turn:
             watch = self.find(session, id)
-            watch.details.name = name
+            with self._watching.news.about(watch):
+                watch.details.name = name
             if watch.details.request is not None:
                 self._watching.lasting.revise(watch)
 
@@ -104,10 +105,11 @@ class WatchManagement:
             if not watch.lasts:
                 text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
                 raise WatchError("E8010", text, fields=fields)
-            watch.owner = session.id
+            with self._watching.news.about(watch):
+                watch.owner = session.id
+                self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             if watch.details.expiry is not None:
                 watch.details.expiry.cancel()
-            self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             if watch.details.unconfirmed:
                 watch.put_back(watch.details.unconfirmed)
                 watch.delivered -= len(watch.details.unconfirmed)
@@ -125,7 +127,8 @@ class WatchManagement:
             status = next_status(watch.status, event)
             if status is None:
                 raise unknown(self._watching.id_of(watch))
-            watch.status = status
+            with self._watching.news.about(watch):
+                watch.status = status
             if status is WatchStatus.ACTIVE:
                 self._watching.triggers.resumed(watch)
             self._watching.consuming.changed(watch)
@@ -133,13 +136,15 @@ class WatchManagement:
                 self._watching.lasting.revise(watch)
             if watch.details.wake is not None:
                 watch.details.wake()
-            self._watching.layer_news()
 
     def end(self, watch: Watch, event: WatchEventKind, *, lost: bool = False) -> None:
         """The watch is over. `lost`: its consumer did not go in good order."""
         status = next_status(watch.status, event)
-        if status is None or watch.status is WatchStatus.CANCELLED:
-            return
+        if status is not None and watch.status is not WatchStatus.CANCELLED:
+            with self._watching.news.about(watch):
+                self._end(watch, status, lost=lost)
+
+    def _end(self, watch: Watch, status: WatchStatus, *, lost: bool) -> None:
         watch.status = status
         self._watching.cancelled += 1
         if watch.options.mode == "consume":
@@ -163,11 +168,10 @@ class WatchManagement:
             oldest = self._watching.ended.popleft()
             self._watching.by_session.get(oldest.owner or "", {}).pop(oldest.number, None)
             self.forget(oldest)
-        self._watching.layer_news()
 
     def alter(self, request: Request, watch: Watch, given: Sequence[ast.WatchOption]) -> None:
         """ALTER WATCH: buffer, on_full, delivery, filter. A new filter is as if the data had changed."""
-        with request.session.turn:
+        with request.session.turn, self._watching.news.about(watch):
             if next_status(watch.status, WatchEventKind.ALTER) is None:
                 raise unknown(self._watching.id_of(watch))
             options = altered_options(request, watch.options, given)
@@ -184,7 +188,6 @@ class WatchManagement:
             watch.details.refiltered = watch.details.refiltered or refiltered
             self._watching.consuming.changed(watch)
             self._keep_altered(watch, lasted=lasted, refiltered=refiltered)
-            self._watching.layer_news()
 
     def _fit(self, watch: Watch) -> None:
         """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
@@ -273,7 +276,8 @@ class WatchManagement:
             if watch is None or watch.owner != session.id:
                 continue
             if watch.lasts and watch.status is not WatchStatus.CANCELLED:
-                watch.owner = None
+                with self._watching.news.about(watch):
+                    watch.owner = None
                 watch.details.wake = None
                 self._watching.consuming.changed(watch)
                 self.schedule_expiry(watch)
@@ -284,7 +288,9 @@ class WatchManagement:
     def forget(self, watch: Watch) -> None:
         """Nobody can ask for it any more."""
         if watch.number in self._watching.hub.watches:
-            self._watching.hub.forget(watch)
+            with self._watching.news.about(watch):
+                self._watching.hub.forget(watch)
+            self._watching.news.forget(watch)
             self._watching.cancelled -= 1
 
     def withdraw(self, id: str) -> None:
@@ -292,8 +298,7 @@ class WatchManagement:
         watch = self.lookup(id)
         if watch is not None:
             self.end(watch, WatchEventKind.CANCEL)
-            self._watching.hub.forget(watch)
-            self._watching.cancelled -= 1
+            self.forget(watch)
 
     def schedule_expiry(self, watch: Watch) -> None:
         """A reliable watch that nobody takes up again ends after a while; a trigger works without anybody."""

@@ -19,6 +19,7 @@ from vedette.engine.consuming import Consuming
 from vedette.engine.draft import Draft
 from vedette.engine.lasting import LastingWatches
 from vedette.engine.layer0 import LayerView
+from vedette.engine.layer_news import LayerNews
 from vedette.engine.self_check import SelfCheck
 from vedette.engine.state import Commit
 from vedette.engine.triggers import Triggers
@@ -35,7 +36,7 @@ from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
-from vedette.watch.evaluation import Moment, Scene, watches_of
+from vedette.watch.evaluation import Moment, Scene
 from vedette.watch.hub import Told, WatchHub, evaluate, tell_anew
 from vedette.watch.options import WatchOptions
 from vedette.watch.subscription import WatchEventKind, WatchStatus
@@ -67,6 +68,7 @@ class Watching:
         self.triggers = Triggers(self)
         self.creation = WatchCreation(self)
         self.management = WatchManagement(self)
+        self.news = LayerNews(self)
         self.windows = WatchWindows(self)
         self.compiled: dict[Any, CompiledWatch] = {}
         self.known_options: dict[WatchOptions, WatchOptions] = {}
@@ -126,20 +128,6 @@ class Watching:
         )
         context.view = Sight(state.program.policies, own, state.schema)
 
-    def layer_news(self) -> None:
-        """Watches or sessions came, went or changed: tell those who watch them. Called with the turn held."""
-        if self.consuming.hub.layered:
-            self.consuming.refresh_all(self.consuming.hub.layered.values())
-        shapes = [*self.hub.layered.values(), *self.immediate.layered.values()]
-        if not shapes:
-            return
-        state = self.database.state
-        told = Told(state.tick, state.sequence, timestamp_to_ms(self.database.clock.now()))
-        for shape in shapes:
-            for watch in watches_of(shape):
-                tell_anew(watch, self.own_context(watch, state.graph), told)
-        self.settle(told, 0)
-
     # --- a grown or reloaded state ----------------------------------------------------------------------------
 
     def before_define(self) -> dict[int, dict[Any, Any]]:
@@ -185,6 +173,7 @@ class Watching:
             self.count_anew(watch, defined)
         self.settle(told, 0)
         self.consuming.refresh_all()
+        self.news.ontology_changed()
 
     def reloaded(self) -> None:
         """The store failed and the last durable state was read again: what was told beyond it never happened."""
@@ -226,8 +215,10 @@ class Watching:
             self.settle(told, depth)
         if self.consuming.busy:
             self.consuming.committed(commit)
-        if self.immediate.busy:
+        if self.immediate.shapes:
             self._show(self.draft.landed(commit.changes))
+        if self.hub.layered:
+            self.news.committed()
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
 
@@ -256,11 +247,7 @@ class Watching:
     ) -> Scene:
         """The state before is put together only when somebody looks at it."""
         return Scene(
-            lambda: self._before(after, changes),
-            after,
-            now=now or self.database.clock.now,
-            tick=tick,
-            sight=self.put_sight,
+            lambda: self._before(after, changes), after, now or self.database.clock.now, tick, self.put_sight
         )
 
     def settle(self, told: Told, depth: int) -> None:
@@ -280,8 +267,9 @@ class Watching:
                 self.full[watch.number] = watch
             if watch.options.delivery == "reliable" and watch.pending >= watch.options.buffer:
                 self._fall_behind(watch, told.sequence)
-            if watch.has_details and watch.details.wake is not None:
-                waking.append(watch.details.wake)
+            details = watch.known_details
+            if details is not None and details.wake is not None:
+                waking.append(details.wake)
         if waking:
             self.database.gate.notify(told.sequence, lambda _: [wake() for wake in waking])
 
@@ -332,14 +320,14 @@ class Watching:
 
     def see_drafts(self) -> None:
         """Before the first immediate watch comes: nobody has looked at what open transactions wrote so far."""
-        if not self.immediate.busy:
+        if not self.immediate.shapes:
             for session in self.database.sessions.values():
                 if session.transaction is not None and session.transaction.aborted is None:
                     self.draft.written(session.transaction.transaction)
 
     def show(self, transaction: Transaction) -> None:
         """A statement has written: tell immediate watches what is different now."""
-        if self.immediate.busy:
+        if self.immediate.shapes:
             self._show(self.draft.written(transaction))
 
     def show_end(self, transaction: Transaction) -> None:
@@ -421,7 +409,3 @@ class Watching:
             if session.actor is None or watch.actor == session.actor:
                 fields["handle"] = self.id_of(watch)
             raise WatchError("E8005", text, fields=fields)
-
-    @property
-    def crowded(self) -> bool:
-        return bool(self.full)

@@ -42,6 +42,6 @@ def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
     return f"{record.operation.upper()} $delivery{bracket}", params
 
 
-def managed(record: link.Steer) -> bytes:
-    """The answer to pause, resume, cancel and alter."""
-    return message("manage_ack", {"subId": record.sub, "operation": record.operation}, record.id)
+def managed(record: link.Steer, **more: Any) -> bytes:
+    """The answer to pause, resume, cancel, alter and pull."""
+    return message("manage_ack", {"subId": record.sub, "operation": record.operation, **more}, record.id)

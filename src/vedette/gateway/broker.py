@@ -20,9 +20,12 @@ from vedette.engine.home import Vedette
 from vedette.engine.result import Result
 from vedette.engine.session import Session
 from vedette.engine.turn import Turn
-from vedette.errors import PolicyError, StoreError, VedetteError, WatchError
+from vedette.errors import PolicyError, SourceError, StoreError, VedetteError, WatchError
 from vedette.gateway import link
 from vedette.gateway.answers import managed, result_payload, settling_statement
+from vedette.gateway.broker_client import Client
+from vedette.gateway.collection_desk import CollectionDesk
+from vedette.gateway.collection_streams import CollectionStream
 from vedette.gateway.desk import Desk
 from vedette.gateway.frames import FrameError, engine_error, message
 from vedette.gateway.limits import GatewayLimits
@@ -38,36 +41,6 @@ log = logging.getLogger(__name__)
 REPLAY_CHUNK_BYTES = 262_144
 MOST_LINGERING = 200_000
 """Streams that wait for somebody to come back; more are not kept."""
-
-
-class Client:
-    """One connection, as the broker knows it."""
-
-    __slots__ = (
-        "actor",
-        "busy",
-        "checksum",
-        "claims",
-        "conn",
-        "desk",
-        "local",
-        "port",
-        "queue",
-        "session",
-        "subs",
-        "system",
-    )
-
-    def __init__(self, port: Port, record: link.Open, desk: Desk) -> None:
-        self.port, self.conn, self.desk = port, record.conn, desk
-        self.actor, self.system = record.actor, record.system
-        self.claims, self.checksum, self.local = record.claims, record.checksum, record.local
-        self.session: Session | None = None
-        """Its own session, made for its first statement."""
-        self.subs: dict[str, Stream] = {}
-        self.busy = False
-        """A long read of it is under way elsewhere."""
-        self.queue: deque[Any] | None = None
 
 
 class Broker:
@@ -87,6 +60,8 @@ class Broker:
         self.clock = clock
         self.seal = seal
         self.subscribing = Subscribing(self)
+        self.collections: CollectionDesk | None = None
+        """External collections; none where there is no data directory."""
         self.clients: dict[tuple[Port, int], Client] = {}
         self.desks: dict[str, Desk] = {}
         self.streams = 0
@@ -158,9 +133,7 @@ class Broker:
         if stream.feed.ended:
             return  # its errors say why, and go with the end
         for record in stream.feed.errors():
-            known = isinstance(record, VedetteError)
-            error = engine_error(record) if known else {"code": "notice", "message": str(record)}
-            payload = {"status": "notice", "subIds": [name], "errors": [error]}
+            payload = {"status": "notice", "subIds": [name], "errors": [engine_error(record)]}
             data = message("status", payload)
             self._told.append((client.port, link.Notice(conn=client.conn, data=data), None, None))
 
@@ -171,7 +144,7 @@ class Broker:
 
     def _end(self, source: WatchStream | CollectionTap) -> None:
         """The watch was cancelled, or could not be evaluated any more."""
-        errors = [engine_error(e) for e in source.feed.errors() if isinstance(e, VedetteError)]
+        errors = [engine_error(error) for error in source.feed.errors()]
         payload = {"status": "ended", "reason": "cancelled", "errors": errors}
         streams: list[Stream] = (
             list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
@@ -271,6 +244,13 @@ class Broker:
             )
         return known
 
+    def collection_desk(self) -> CollectionDesk:
+        """E6103 where there can be no sources."""
+        if self.collections is None:
+            text = "this server keeps no data directory, so it has no sources: serve one with --data DIR"
+            raise SourceError("E6103", text)
+        return self.collections
+
     def session_of(self, client: Client) -> Session:
         """The connection's own session: its transaction, its names, its private watches."""
         if client.session is None:
@@ -290,7 +270,7 @@ class Broker:
             return
         session = self.session_of(client)
         watching = client.desk.database.watching
-        if watching.crowded:  # a full watch that holds writers back may be one that is read here
+        if watching.full:  # a full watch that holds writers back may be one that is read here
             self.settle()
         if record.kind == "run":
             self._read_elsewhere(client, session, record)
@@ -392,7 +372,7 @@ class Broker:
 
     def _close(self, client: Client, stream: Stream) -> None:
         if isinstance(stream, WatchStream) and not stream.shared and not stream.feed.lasts:
-            stream.feed.forget()
+            stream.feed.cancel()
         client.desk.close_stream(stream)
         self.streams -= 1
 
@@ -437,6 +417,10 @@ class Broker:
 
     def _steer(self, client: Client, record: link.Steer) -> None:
         stream = client.subs.get(record.sub)
+        if isinstance(stream, CollectionStream) and record.operation == "cancel":
+            self.part(client, record.sub)
+            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record)))
+            return
         if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
             text = "only a watch of one's own can be altered: subscribe with exclusive: true"
             raise FrameError("not_exclusive", text)
@@ -446,6 +430,9 @@ class Broker:
             self.part(client, record.sub)
             self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record)))
             return
+        if record.operation == "pull":
+            self._pull(client, stream, record)
+            return
         if record.operation == "alter":
             stream.feed.alter(record.options or "")
         elif record.operation == "pause":
@@ -454,9 +441,21 @@ class Broker:
             stream.feed.resume()
         self.say(client, link.Answer(conn=client.conn, data=managed(record)), record.id)
 
+    def _pull(self, client: Client, stream: WatchStream, record: link.Steer) -> None:
+        """What is ready now, and then the answer."""
+        if stream.credit != 0:
+            raise FrameError("invalid_payload", "pull is for what was subscribed to with prefetch: 0")
+        self.settle()
+        pulled = stream.pull(record.limit)
+        for seq, tail in pulled:
+            self.tell(stream, seq, tail)
+        self.say(client, link.Answer(conn=client.conn, data=managed(record, count=len(pulled))), record.id)
+
     def _settle(self, client: Client, record: link.Settle) -> None:
         session = self.session_of(client)
-        if record.cause is not None:
+        if record.release:
+            session.release(record.delivery)
+        elif record.cause is not None:
             span = duration_from_ms(record.milliseconds) if record.milliseconds is not None else None
             session.nack(record.delivery, retry=record.retry, delay=span, cause=record.cause)
         else:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vedette.consume.notice import Withdrawal
 from vedette.errors import VedetteError
 from vedette.values import duration_from_ms, duration_to_ms, timestamp_from_text, timestamp_to_text
 
@@ -82,8 +83,11 @@ class Subscribe(msgspec.Struct, frozen=True, kw_only=True, rename={"max_unacked"
     includeData: bool = False
     sendSnapshot: bool = False
     priority: Literal["low", "normal"] = "normal"
+    consume: bool = False
+    """Work is wanted: a WATCH that names no mode is read as `mode: consume`."""
     prefetch: int | None = None
-    """Consume mode: the most deliveries that are out at a time; 10 when not said."""
+    """Consume mode: the most deliveries that are out at a time; 10 when not said. 0, in any mode: nothing is sent
+    but what `manage` with `pull` asks for."""
     max_unacked: int | None = None
     """Pace: hold events back while so many are not acknowledged."""
     exclusive: bool = False
@@ -128,6 +132,8 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds until the item may be handed out again."""
     cause: str | None = None
     """Why, for those who will look at it."""
+    release: bool = False
+    """Given back untried: no attempt is counted."""
 
 
 class Extend(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +144,11 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True):
 
 class Manage(msgspec.Struct, frozen=True, kw_only=True):
     subId: str
-    operation: Literal["pause", "resume", "cancel", "alter"]
+    operation: Literal["pause", "resume", "cancel", "alter", "pull"]
     options: str | None = None
     """For `alter`: a bracket of options, `[buffer: 10]`."""
+    limit: int | None = None
+    """For `pull`: the most events that are wanted now."""
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +295,7 @@ def _live(name: str, value: Any) -> Any:
     raise FrameError("invalid_payload", text)
 
 
-def engine_error(error: VedetteError) -> dict[str, Any]:
+def engine_error(error: VedetteError | Withdrawal) -> dict[str, Any]:
     """An error of the engine as a payload: its own words, which never tell a denied actor more than they may know."""
     return {
         "code": error.code,

@@ -145,16 +145,18 @@ class Settle(_Record):
     retry: bool = True
     milliseconds: int | None = None
     cause: str | None = None
+    release: bool = False
 
 
 class Steer(_Record):
-    """Pause, resume, cancel or alter a watch of one's own."""
+    """Pause, resume, cancel, alter or pull from a watch of one's own."""
 
     conn: int
     id: str | None
     sub: str
     operation: str
     options: str | None = None
+    limit: int | None = None
 
 
 Request = Open | Shut | Asked | SubscribeTo | Drop | Take | Replay | Trim | Settle | Steer

@@ -231,9 +231,11 @@ class Connection:
         if sum(each is not None for each in chosen) != 1:
             text = "subscribe: exactly one of watch, attach, query and collection is expected"
             raise FrameError("invalid_payload", text, msg.id)
-        for name, value in (("prefetch", payload.prefetch), ("maxUnacked", payload.max_unacked)):
-            if value is not None and not 1 <= value <= 100_000:
-                raise FrameError("invalid_payload", f"subscribe: {name} is between 1 and 100000", msg.id)
+        for name, value, least in (("prefetch", payload.prefetch, 0), ("maxUnacked", payload.max_unacked, 1)):
+            if value is not None and not least <= value <= 100_000:
+                raise FrameError(
+                    "invalid_payload", f"subscribe: {name} is between {least} and 100000", msg.id
+                )
         wanted = self._wanted if self._wanted is not None else {}
         if msg.id not in self.subscriptions and (
             len(self.subscriptions) + len(wanted) >= self._limits.max_subscriptions_per_connection
@@ -307,6 +309,7 @@ class Connection:
             retry=getattr(payload, "retry", True),
             milliseconds=span,
             cause=getattr(payload, "cause", None),
+            release=getattr(payload, "release", False),
         )
         self._request(settling, msg.id)
 
@@ -323,8 +326,15 @@ class Connection:
                 self.ask_replay(sub)
             self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
             return
+        if payload.limit is not None and not 1 <= payload.limit <= 100_000:
+            raise FrameError("invalid_payload", "manage: limit is between 1 and 100000", msg.id)
         steering = link.Steer(
-            conn=self.number, id=msg.id, sub=sub.id, operation=payload.operation, options=payload.options
+            conn=self.number,
+            id=msg.id,
+            sub=sub.id,
+            operation=payload.operation,
+            options=payload.options,
+            limit=payload.limit,
         )
         self._request(steering, msg.id)
 

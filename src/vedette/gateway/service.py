@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
-from vedette.clock import Clock
+from vedette.clock import Clock, SystemClock
 from vedette.engine.home import Vedette
 from vedette.errors import SettingsError
 from vedette.gateway import link
 from vedette.gateway.auth import Authority, LocalDoor, TokenAuthority, authority_of
 from vedette.gateway.broker import Broker
+from vedette.gateway.collection_desk import CollectionDesk
+from vedette.gateway.collection_registrar import Registrar
 from vedette.gateway.engine_thread import EngineThread
+from vedette.gateway.ingest_server import IngestServer
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.links import WorkerLinks
+from vedette.gateway.local_socket import socket_path
 from vedette.gateway.secret import directory_secret
 from vedette.gateway.server import GatewayServer
 from vedette.gateway.switchboard import Switchboard
 from vedette.gateway.tokens import TokenSeal
+from vedette.pipeline.ingest_frames import Complete, Deliver, Status
 from vedette.settings import Settings
+from vedette.subscriptions.registry import REGISTRY_FILE, Quotas
 
 __all__ = ["GatewayService", "LoopPort", "keep_keys_fresh", "tls_of"]
 
@@ -89,12 +97,54 @@ class GatewayService:
         self.local = GatewayServer(self.local_board, clock=self.clock)
         """For command lines on this machine, over a Unix socket."""
         self._keys: asyncio.Task[None] | None = None
+        self.ingest = IngestServer(self.secret.hex(), self._take)
+        self._registrar: Registrar | None = None
 
     def _ask(self, record: Any) -> bool:
         return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Trim))
 
     def _ask_locally(self, record: Any) -> bool:
         return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Trim))
+
+    def _take(self, frame: Deliver | Complete | Status, done: Callable[[], None]) -> None:
+        def work() -> None:
+            desk = self.engine.broker.collections
+            if desk is not None:
+                desk.take(frame)
+            done()
+
+        self.engine.call(work)
+
+    async def open_ingest(self, directory: Path) -> None:
+        """Let the pipeline deliver here, and external collections be watched."""
+        path = socket_path(directory, "ingest.sock")
+        await self.ingest.start_local(path)
+        address, wanted = str(path), self.home.settings.ingest_address
+        if wanted:
+            host, port = _host_and_port(wanted)
+            address = f"{host}:{await self.ingest.start(host, port)}"
+        self._open_collections(directory, address)
+
+    def _open_collections(self, directory: Path, address: str) -> None:
+        settings, broker = self.home.settings, self.engine.broker
+        place = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=6).hexdigest()
+        quotas = Quotas(
+            gateway=settings.max_subscriptions_per_gateway,
+            tenant=settings.max_subscriptions_per_tenant,
+            total=settings.max_subscriptions_total,
+        )
+        self._registrar = Registrar(
+            settings.pipeline_store or directory,
+            name=f"engine-{gethostname()}-{place}",
+            address=address,
+            quotas=quotas,
+            clock=SystemClock(),
+            call=self.engine.call,
+            lapsed=lambda: broker.collection_desk().lapsed(),
+        )
+        broker.collections = CollectionDesk(broker, self._registrar)
+        if settings.pipeline_store or (directory / REGISTRY_FILE).is_file():
+            self._registrar.start()
 
     def begin(self) -> None:
         """Start the engine's thread, without a door yet."""
@@ -103,6 +153,8 @@ class GatewayService:
     async def start(self, host: str = "127.0.0.1", port: int = 7707) -> int:
         """Start everything and listen."""
         self.begin()
+        if self.directory is not None:
+            await self.open_ingest(self.directory)
         return await self.listen(host, port)
 
     async def listen(self, host: str, port: int) -> int:
@@ -119,8 +171,19 @@ class GatewayService:
             self.local.stop(drain_seconds=drain_seconds),
             self.links.stop(drain_seconds=drain_seconds),
         )
+        await self.ingest.stop()
         if self.engine.alive:
             await asyncio.to_thread(self.engine.stop)
+        if self._registrar is not None:
+            await asyncio.to_thread(self._registrar.stop)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        text = f"The setting 'ingest_address' cannot be used: it is host:port, got {address!r}"
+        raise SettingsError("E0101", text, fields={"setting": "ingest_address"})
+    return host.strip("[]"), int(port)
 
 
 async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 60.0) -> None:

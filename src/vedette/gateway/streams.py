@@ -16,6 +16,7 @@ import msgspec
 from vedette.change import Event
 from vedette.engine.feed import WatchFeed
 from vedette.gateway.crc32c import crc32c
+from vedette.gateway.filter_index import FilterIndex
 from vedette.gateway.frames import wire_value
 from vedette.gateway.window import StreamHistory
 from vedette.language.documents import DocumentFilter, Environment
@@ -134,7 +135,7 @@ class WatchStream(Stream):
         self.feed = feed
         self.shared = shared
         self.credit: int | None = None
-        """The most events that are out and not confirmed; None: the window bounds them."""
+        """The most events that are out and not confirmed; None: the window bounds them. 0: they are pulled."""
         self.out: deque[tuple[int, int]] | None = None
         """Of a reliable watch: seq and position of what is out."""
         self.owner: tuple[Client, str] | None = None
@@ -157,6 +158,10 @@ class WatchStream(Stream):
             numbered += [(self, *self.number_event(event)) for event in events]
         return numbered
 
+    def pull(self, limit: int | None) -> list[tuple[int, bytes]]:
+        """What is ready, for one who asks."""
+        return [self.number_event(event) for event in self.feed.take(limit)]
+
     @property
     def _unconfirmed(self) -> int:
         """What counts against the credit: of a consume watch its deliveries alone, not its `initial`."""
@@ -167,7 +172,8 @@ class WatchStream(Stream):
         if "attempt" in event.attributes:
             payload["attempt"] = event.attributes["attempt"]
         seq, tail = self.tell(b'"payload"', wire_value(payload), event.tick)
-        if self.credit is not None and event.delivery_id is None:
+        reliable = self.feed.options.delivery == "reliable"
+        if self.credit is not None and reliable and event.delivery_id is None:
             self.out = self.out if self.out is not None else deque()
             self.out.append((seq, event.position))
         return seq, tail
@@ -203,11 +209,12 @@ class WatchStream(Stream):
 class CollectionTap:
     """The one watch behind every filter over a collection with the same rights."""
 
-    __slots__ = ("_rung", "actor", "collection", "desk", "feed", "streams")
+    __slots__ = ("_rung", "actor", "collection", "desk", "feed", "index", "streams")
 
     def __init__(self, desk: Desk, collection: str, actor: str | None, feed: WatchFeed) -> None:
         self.desk, self.collection, self.actor, self.feed = desk, collection, actor, feed
         self.streams: dict[bytes, FilterStream] = {}
+        self.index: FilterIndex[FilterStream] = FilterIndex()
         self._rung = False
 
     def ring(self) -> None:
@@ -220,8 +227,9 @@ class CollectionTap:
         told: list[tuple[Stream, int, bytes]] = []
         for event in self.feed.take():
             now = timestamp_to_ms(self.desk.clock.now())
-            for stream in self.streams.values():
-                delta = stream.judge(event, now)
+            images = before, after = _images(event)
+            for stream in self.index.candidates(images):
+                delta = stream.judge(before, after, now)
                 if delta is not None:
                     told.append((stream, *stream.tell(b'"delta"', delta, event.tick)))
         return told
@@ -243,6 +251,7 @@ class FilterStream(Stream):
         self._filter = condition
         self.include_data = include_data
         tap.streams[key] = self
+        tap.index.add(self, condition.expression)
 
     def holds(self, document: Mapping[str, Any] | None, op: str, before: Mapping[str, Any] | None) -> bool:
         if document is None:
@@ -252,9 +261,10 @@ class FilterStream(Stream):
             Environment(doc=document, id=str(document["id"]), collection=collection, op=op, before=before)
         )
 
-    def judge(self, event: Event, now_ms: int) -> dict[str, Any] | None:
-        """What the event means to those who asked with this filter; None when nothing."""
-        before, after = _images(event)
+    def judge(
+        self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, now_ms: int
+    ) -> dict[str, Any] | None:
+        """What the change means to those who asked with this filter; None when nothing."""
         op = "create" if before is None else "delete" if after is None else "update"
         was, is_now = self.holds(before, op, None), self.holds(after, op, before)
         if not was and not is_now:
@@ -281,6 +291,7 @@ class FilterStream(Stream):
         super().close()
         assert self.key is not None
         self.tap.streams.pop(self.key, None)
+        self.tap.index.remove(self)
         if not self.tap.streams:
             self.desk.close_tap(self.tap)
 

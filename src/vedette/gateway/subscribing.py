@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vedette.change import Event
+from vedette.engine.consume_statements import as_consumer
 from vedette.engine.feed import WatchFeed
 from vedette.errors import FilterError, InvalidStatement
 from vedette.gateway import link
+from vedette.gateway.collection_wishes import (
+    is_external,
+    request_auth,
+    watches_collection,
+    wish_of_query,
+    wish_of_watch,
+)
 from vedette.gateway.frames import Subscribe, encode, live_params, message, wire_value
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.streams import CollectionTap, FilterStream, Stream, WatchStream
@@ -20,6 +28,7 @@ from vedette.language.documents import Request, compile_filter
 from vedette.language.lifting import lift
 from vedette.language.queries import Query, parse_query
 from vedette.language.request_binding import bind_request
+from vedette.values import duration_to_ms
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
@@ -48,6 +57,9 @@ class Subscribing:
     def subscribe(self, client: Client, record: link.SubscribeTo) -> None:
         payload = msgspec.convert({_WIRE.get(k, k): v for k, v in record.payload.items()}, Subscribe)
         if payload.watch is not None:
+            if payload.consume:
+                text = as_consumer(client.desk.database, payload.watch)
+                payload = msgspec.structs.replace(payload, watch=text)
             self._to_watch(client, record.sub, payload)
         elif payload.attach is not None:
             feed = WatchFeed.attach(self._broker.session_of(client), payload.attach)
@@ -69,7 +81,11 @@ class Subscribing:
         statement = prepared.statement
         if not isinstance(statement, ast.Watch):
             raise InvalidStatement("E1101", "subscribe takes a WATCH statement; execute takes any other")
-        if payload.exclusive or not _shareable(statement, payload.watch):
+        if watches_collection(statement):
+            wish = wish_of_watch(client, payload.watch, params, payload)
+            self._broker.collection_desk().subscribe(client, sub, wish, self._number)
+            return
+        if payload.exclusive or payload.prefetch == 0 or not _shareable(statement, payload.watch):
             feed = WatchFeed.create(self._broker.session_of(client), payload.watch, params)
             self._privately(client, sub, payload, feed)
             return
@@ -153,15 +169,19 @@ class Subscribing:
         """A watch of the connection's own session."""
         stream = WatchStream(client.desk, self._number(), None, client.actor, feed, shared=False)
         options = feed.options
-        if options.mode == "consume":
+        if payload.prefetch == 0:
+            stream.credit = 0
+        elif options.mode == "consume":
             stream.credit = min(options.buffer, payload.prefetch or PREFETCH)
         elif options.delivery == "reliable":
             stream.credit = payload.max_unacked or UNCONFIRMED
         stream.owner = (client, sub)
         self._broker.join(client, sub, stream)
-        details = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
+        details: dict[str, Any] = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
         if feed.name is not None:
             details["name"] = feed.name
+        if options.mode == "consume":
+            details["leaseMs"] = duration_to_ms(options.ack_timeout)
         first = [self._ack(sub, stream, pending=False, **details)]
         self._subscribed(client, sub, stream, first, private=stream.credit is not None)
         feed.listen(stream.ring)
@@ -175,6 +195,10 @@ class Subscribing:
             asked = {"collection": payload.collection}
             asked |= {"filter": payload.filter} if payload.filter is not None else {}
         query = parse_query(asked)
+        if is_external(query.collection):
+            wish = wish_of_query(client, asked, query, payload)
+            self._broker.collection_desk().subscribe(client, sub, wish, self._number)
+            return
         stream = self._filter_stream(client, query, include_data=payload.includeData)
         snapshot = self._standing(stream.tap) if payload.sendSnapshot else None
         self._broker.join(client, sub, stream)
@@ -185,9 +209,7 @@ class Subscribing:
 
     def _filter_stream(self, client: Client, query: Query, *, include_data: bool) -> FilterStream:
         desk, actor = client.desk, None if client.system else client.actor
-        claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
-        auth: dict[str, Any] = {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
-        request = Request(auth=auth if actor is not None else None, time=desk.clock.now())
+        request = Request(auth=request_auth(client), time=desk.clock.now())
         condition = compile_filter(bind_request(query.condition, request))
         key = subscription_hash(
             desk.tenant,

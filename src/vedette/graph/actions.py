@@ -202,13 +202,12 @@ def _altered(
     writer: Writer, tables: SchemaTables, element: Element, assigned: Sequence[tuple[str, Any]]
 ) -> Element:
     """The element's next version; every assignment is allowed by policy, known, writable and valid."""
-    table = tables.types[element.type]
-    holder = tables.schema.nodes.get(element.type) or tables.schema.edges[element.type]
+    table, guard = tables.types[element.type], writer.guard
     values = list(element.values)
     for name, value in assigned:
-        if writer.guard is not None:
-            writer.guard.check("SET", element, name)
-        place = holder.layout.get(name)
+        if guard is not None:
+            guard.check("SET", element, name)
+        place = table.places.get(name)
         if place is None:
             raise AnalysisError("E2002", f"Unknown attribute '{name}' on type '{element.type}'")
         if table.attributes[place].readonly:
@@ -217,8 +216,8 @@ def _altered(
             )
             raise ConstraintViolation("E3004", text, fields={"type": element.type, "attribute": name})
         values[place] = table.checks[place](value)
-        if writer.guard is not None and value is not None and table.attributes[place].type.is_reference:
-            writer.guard.check_named((values[place],), writer.transaction.view)
+        if guard is not None and value is not None and table.attributes[place].type.is_reference:
+            guard.check_named((values[place],), writer.transaction.view)
     return Element(element.id, element.type, tuple(values), element.targets)
 
 

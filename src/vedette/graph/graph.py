@@ -129,7 +129,10 @@ class Graph:
             place = index.places[new.type]
             before, after = old.values[place], new.values[place]
             if before is after or index_key(before) == index_key(after):
-                index.add(new)
+                if index.entries.get(after) is old:
+                    index.entries[after] = new
+                else:
+                    index.add(new)
             else:
                 index.remove(old)
                 index.add(new)

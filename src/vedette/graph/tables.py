@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vedette.language.checks import Check, compile_checks
@@ -18,6 +19,8 @@ class TypeTable:
     name: str
     attributes: tuple[AttributeType, ...]
     """In layout order."""
+    places: Mapping[str, int]
+    """Name ▸ place in that order."""
     checks: tuple[Check, ...]
     """One per attribute."""
     uniques: tuple[tuple[str, str, int], ...]
@@ -63,6 +66,7 @@ def _table(holder: NodeType | EdgeType) -> TypeTable:
     return TypeTable(
         name=holder.name,
         attributes=attributes,
+        places=holder.layout,
         checks=tuple(compile_checks(attribute, holder.name) for attribute in attributes),
         uniques=tuple((a.owner, a.name, place) for place, a in enumerate(attributes) if a.unique),
         references=tuple(

@@ -48,13 +48,19 @@ class Transaction:
     __slots__ = ("_log", "_savepoints", "before", "counts", "new_id", "shown", "tables", "touched", "view")
 
     def __init__(
-        self, base: View, layout: IndexLayout, tables: SchemaTables, new_id: Callable[[str], str]
+        self,
+        base: View,
+        layout: IndexLayout,
+        tables: SchemaTables,
+        new_id: Callable[[str], str],
+        counts: Counts | None = None,
     ) -> None:
+        """`counts`: where to count what is done."""
         self.view = Overlay(base, layout)
         self.before: dict[str, Element | None] = {}
         self.tables = tables
         self.new_id = new_id
-        self.counts = Counts()
+        self.counts = counts if counts is not None else Counts()
         self.touched: dict[str, Element | None] | None = None
         """What was written since somebody asked (rules): id ▸ the version before; None when nobody does."""
         self.shown: dict[str, Element | None] = {}
@@ -81,7 +87,9 @@ class Transaction:
         return integrity.existing_edge(self.view, edge, targets)
 
     def update(self, element: Element, new: Element) -> None:
-        self._check_values(new, element)
+        table = self.tables.types[new.type]
+        if table.uniques or table.references:
+            self._check_values(new, element)
         self._put(element, new)
         self.counts.modified += 1
 
@@ -127,8 +135,7 @@ class Transaction:
     def _remember(self, id: str, old: Element | None) -> None:
         if self._savepoints:
             self._log.append((id, self.view.hidden.get(id, _ABSENT), id not in self.before))
-        if id not in self.before:
-            self.before[id] = old
+        self.before.setdefault(id, old)
         if self.touched is not None:
             self.touched.setdefault(id, old)
 
@@ -176,8 +183,9 @@ class Transaction:
     def changes(self) -> list[tuple[Element | None, Element | None]]:
         """The net effect: (before, after) of every element that is different now, in the order first touched."""
         net = []
+        hidden = self.view.hidden
         for id, old in self.before.items():
-            new = self.view.hidden[id]
-            if differs(old, new):
+            new = hidden[id]
+            if new is not old and differs(old, new):
                 net.append((old, new))
         return net

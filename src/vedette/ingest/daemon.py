@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event
+from threading import Event, Lock
 
 from vedette.clock import Clock
 from vedette.errors import FolderError
@@ -19,10 +20,10 @@ from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
 from vedette.handshake.throughput import Throughput
-from vedette.ingest.drain import DrainReport, TaskDrain
+from vedette.ingest.drain import BulkIngestion, DrainReport, TaskDrain
 from vedette.ingest.feed import FolderFeed
 from vedette.ingest.folder_run import folder_of
-from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.ingestion import FileIngestion
 from vedette.ingest.memory import memory_usage
 from vedette.ingest.tasks import FileQueue
 from vedette.sources.files.seen import SeenFiles
@@ -49,24 +50,26 @@ class FolderDaemon:
         tables: HandshakeTables,
         seen: SeenFiles,
         queue: FileQueue,
-        ingestion: Ingestion,
+        ingestion: FileIngestion,
         clock: Clock,
         *,
         worker_id: str,
         timing: DaemonTiming | None = None,
         watching: WatcherTiming | None = None,
+        bulk: BulkIngestion | None = None,
     ) -> None:
-        """`watching`: of all folders but for the debounce, which each has of its own."""
+        """`watching`: of all folders but for the debounce, which each has of its own. `bulk`: for backlogs."""
         self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
         self._timing, self._watching = timing or DaemonTiming(), watching or WatcherTiming()
         self._throughput = Throughput(DegradationConfig().throughput_window_seconds)
         self._drain = TaskDrain(
-            tables, queue, ingestion, clock, worker_id=worker_id, throughput=self._throughput
+            tables, queue, ingestion, clock, worker_id=worker_id, throughput=self._throughput, bulk=bulk
         )
         self._watchers: dict[str, tuple[WatchFolderConfig, FolderWatcher]] = {}
         self._next_watches = self._next_load = clock.monotonic()
         self._stretch = 1.0
         self._stopping = Event()
+        self._stepping = Lock()
         tables.system.correct_capacity(queue.held(), queue.depth())
 
     def run(self) -> None:
@@ -84,6 +87,18 @@ class FolderDaemon:
 
     def step(self) -> DrainReport:
         """Whatever is due now."""
+        with self._stepping:
+            return self._step()
+
+    @contextmanager
+    def forget(self, watch_id: str) -> Iterator[None]:
+        """From another thread: within it nothing is stored, and nothing waits of this watch, which is removed."""
+        with self._stepping:
+            self._keep_watchers()
+            self._queue.discard(watch_id)
+            yield
+
+    def _step(self) -> DrainReport:
         now = self._clock.monotonic()
         if now >= self._next_watches:
             self._next_watches = now + self._timing.watches_seconds

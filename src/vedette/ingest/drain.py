@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
+from typing import Protocol
 
 from vedette.clock import Clock, system_random
 from vedette.errors import FolderError
@@ -20,10 +21,10 @@ from vedette.handshake.failures import Charge, Failure, decide_retry
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.throughput import Throughput
 from vedette.ingest.feed import deferral
-from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.ingest.ingestion import FileIngestion, FileOutcome, FileToIngest
 from vedette.ingest.tasks import ClaimedTask, FileOperation, FileQueue
 
-__all__ = ["DrainReport", "TaskDrain"]
+__all__ = ["BulkIngestion", "DrainReport", "TaskDrain"]
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,20 @@ class DrainReport:
     """Nothing was claimed: the sink is down."""
 
 
+class BulkIngestion(FileIngestion, Protocol):
+    """Where large batches go: quicker for many files, slower for few."""
+
+    def takes(self, waiting: int) -> int:
+        """How many files to hand over as one batch when so many wait; 0: do them without. Never waits."""
+        ...
+
+
 class TaskDrain:
     def __init__(
         self,
         tables: HandshakeTables,
         queue: FileQueue,
-        ingestion: Ingestion,
+        ingestion: FileIngestion,
         clock: Clock,
         *,
         worker_id: str,
@@ -57,7 +66,9 @@ class TaskDrain:
         backoff: BackoffConfig | None = None,
         chance: Random | None = None,
         throughput: Throughput | None = None,
+        bulk: BulkIngestion | None = None,
     ) -> None:
+        self._bulk = bulk
         self._tables, self._queue, self._ingestion, self._clock = tables, queue, ingestion, clock
         self._worker_id, self._batch = worker_id, batch
         self._health, self._backoff = health or HealthConfig(), backoff or BackoffConfig()
@@ -66,7 +77,8 @@ class TaskDrain:
 
     def step(self) -> DrainReport:
         """One batch. Nothing waits in here: call it again when there is something to do."""
-        flow = self._tables.system.sink_flow(self._batch, in_flight=0)
+        bulk = 0 if self._bulk is None else self._bulk.takes(self._queue.depth())
+        flow = self._tables.system.sink_flow(bulk or self._batch, in_flight=0)
         if flow.tasks == 0:
             return DrainReport(sink_open=True)
         claims = self._queue.claim(flow.tasks, self._worker_id)
@@ -74,7 +86,8 @@ class TaskDrain:
             return DrainReport()
         ready = self._ready(claims)
         files = [_file(claim) for claim in ready]
-        outcomes = self._ingestion.ingest(files)
+        through = self._bulk if self._bulk is not None and len(files) > self._batch else self._ingestion
+        outcomes = through.ingest(files)
         failed = self._record(outcomes)
         for claim, outcome in zip(ready, outcomes, strict=True):
             self._answer(claim, outcome)
@@ -94,8 +107,12 @@ class TaskDrain:
             if claim.task.operation is FileOperation.DELETE:
                 ready.append(claim)  # what is gone is taken out whatever the health of its watch
                 continue
-            if watch_id not in reasons or under_way[watch_id]:
-                reasons[watch_id] = self._reason(watch_id, paused, under_way[watch_id])
+            try:
+                if watch_id not in reasons or under_way[watch_id]:
+                    reasons[watch_id] = self._reason(watch_id, paused, under_way[watch_id])
+            except FolderError:  # removed meanwhile: its text shall not come back
+                self._queue.ack(claim.claim_id)
+                continue
             reason = reasons[watch_id]
             if reason is None:
                 under_way[watch_id] += 1
@@ -105,10 +122,7 @@ class TaskDrain:
         return ready
 
     def _reason(self, watch_id: str, paused: Sequence[str], under_way: int) -> str | None:
-        try:
-            row = self._tables.look_at_watch(watch_id)
-        except FolderError:
-            return None  # removed meanwhile: its last tasks do no harm
+        row = self._tables.look_at_watch(watch_id)
         return deferral(row, paused, self._clock.now(), under_way, self._health)
 
     def _record(self, outcomes: Sequence[FileOutcome]) -> int:

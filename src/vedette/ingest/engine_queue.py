@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -24,36 +24,30 @@ from typing import Any, Self
 
 from vedette.change import Event
 from vedette.engine.database import Database
-from vedette.errors import FolderError, StoreError, VedetteError, WatchError
+from vedette.errors import FolderError, StoreError, WatchError
 from vedette.handshake.failures import MAX_REDELIVERIES
 from vedette.handshake.fairness import FairTurns
+from vedette.ingest.queue_nodes import TASK, TaskNodes, joined
 from vedette.ingest.queue_table import QueueRequest, QueueTable, TaskImage
-from vedette.ingest.tasks import ONTOLOGY, ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
+from vedette.ingest.tasks import ONTOLOGY, ClaimedTask, FileTask, QueueRow, TaskStatus
 from vedette.values import timestamp_from_text
 
-__all__ = ["QUEUE_DATABASE", "EngineFileQueue"]
+__all__ = ["QUEUE_DATABASE", "EngineFileQueue", "queue_home"]
 
 log = logging.getLogger(__name__)
 
 QUEUE_DATABASE = "file_queue"
-"""The database of a home that the tasks live in, apart from its users' graphs."""
+"""The database of the tasks in its home."""
+_HOME = "queue"
+"""The folder of a data directory that the tasks live in: a home of its own, so that the server of the directory and the
+daemon of its folders are two processes, and neither waits for the other."""
 _ASIDE = timedelta(hours=1)
 """How much longer than its delay a task that was put aside stays ours, should nobody look in time."""
 
-_TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
 _WATCH = f"""WATCH t: FileTask
     [mode: consume, buffer: 10000000, ack_timeout: $lease, max_redeliveries: {MAX_REDELIVERIES},
      ordering: attribute(t.operation = "delete" DESC, t.priority %s, t.queued_at ASC)]
-    RETURN {_TASK}"""
-_SPAWN = """SPAWN t: FileTask {
-    key = $key, path = $path, watch_id = $watch_id, collection = $collection, operation = $operation,
-    priority = $priority, queued_at = $queued_at } RETURNING t.id"""
-_CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
-    watch_id = $watch_id, operation = $operation, priority = $priority, generation = t.generation + 1 }"""
-_KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
-_TASKS = f"MATCH t: FileTask RETURN {_TASK}"
-_LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
-_LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
+    RETURN {TASK}"""
 
 
 @dataclass(slots=True)
@@ -68,6 +62,11 @@ class _Claim:
     """Given back, and held until `image.due_at`: the engine counts an attempt for every delay of its own."""
 
 
+def queue_home(directory: Path) -> Path:
+    """Where the queue of a data directory is."""
+    return directory / _HOME
+
+
 class EngineFileQueue:
     """For any number of threads of the process that has the database open (`vedette.ingest.tasks.FileQueue`)."""
 
@@ -78,6 +77,7 @@ class EngineFileQueue:
         self._lock = RLock()
         self._table = QueueTable(table)
         self._session = database.session()
+        self._nodes = TaskNodes(self._session)
         self._claims: dict[str, _Claim] = {}
         self._by_key: dict[str, _Claim] = {}
         self._asides: list[tuple[datetime, str]] = []
@@ -110,56 +110,25 @@ class EngineFileQueue:
         with self._settled():
             wanted: dict[str, FileTask] = {}
             for task in tasks:
-                wanted[task.key] = _joined(wanted.get(task.key), task)
+                wanted[task.key] = joined(wanted.get(task.key), task)
             known = self._table.by_key(list(wanted))
-            self._redrive(before for before in known.values() if before.dead_at is not None)
+            self._nodes.redrive(before for before in known.values() if before.dead_at is not None)
             for key in known:
                 claim = self._by_key.get(key)
                 if claim is not None and claim.aside:
                     self._let_go(claim)
             changes: list[tuple[TaskImage | None, TaskImage]] = []
-            with self._transaction():
+            with self._nodes.transaction():
                 for key, task in wanted.items():
-                    changes.append((known.get(key), self._put(known.get(key), task)))
+                    after = self._nodes.put(
+                        known.get(key), task, self._clock.now(), claimed=key in self._by_key
+                    )
+                    changes.append((known.get(key), after))
             for _, after in changes:
                 claim = self._by_key.get(after.task.key)
                 if claim is not None:
                     claim.image, claim.again = after, True
             self._record(changes)
-
-    def _put(self, before: TaskImage | None, task: FileTask) -> TaskImage:
-        """Within a transaction. A fresh node has no failures and no delay behind it."""
-        now = self._clock.now()
-        if before is None:
-            return self._spawn(task, now)
-        if before.dead_at is not None:
-            self._session.execute(_KILL, key=task.key)
-            return self._spawn(task, now)
-        task = _joined(before.task, task)
-        if before.due_at is not None and task.key not in self._by_key:
-            self._session.execute(_KILL, key=task.key)
-            return self._spawn(task, before.queued_at)
-        self._session.execute(
-            _CHANGE,
-            key=task.key,
-            watch_id=task.watch_id,
-            operation=str(task.operation),
-            priority=task.priority,
-        )
-        return replace(before, task=task, due_at=None)
-
-    def _spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
-        values = {
-            "key": task.key,
-            "path": task.path,
-            "watch_id": task.watch_id,
-            "collection": task.collection,
-            "operation": str(task.operation),
-            "priority": task.priority,
-            "queued_at": queued_at,
-        }
-        ((element,),) = self._session.execute(_SPAWN, values).rows
-        return TaskImage(element=element, task=task, queued_at=queued_at)
 
     # ---- claims
 
@@ -237,9 +206,9 @@ class EngineFileQueue:
 
     def _begin_anew(self, claim: _Claim) -> None:
         """The work ends, and what was put meanwhile waits as a new task."""
-        with self._ending(claim), self._transaction():
+        with self._ending(claim), self._nodes.transaction():
             self._session.execute("ACK $id", id=claim.delivery_id)
-            after = self._spawn(claim.image.task, self._clock.now())
+            after = self._nodes.spawn(claim.image.task, self._clock.now())
         self._record([(claim.image, after)])
 
     def _give_back_untried(self, claim: _Claim, error: str, delay: timedelta) -> None:
@@ -324,7 +293,7 @@ class EngineFileQueue:
         return len(dead)
 
     def _revive(self, dead: Sequence[TaskImage]) -> None:
-        self._redrive(dead)
+        self._nodes.redrive(dead)
         self._record([(before, replace(before, attempts=0, dead_at=None)) for before in dead])
 
     def discard(self, watch_id: str) -> int:
@@ -344,24 +313,15 @@ class EngineFileQueue:
 
     def _delete(self, images: Sequence[TaskImage]) -> None:
         """Letters cannot be deleted, only sent back; whoever dies in between finds a task that is tried once more."""
-        self._redrive(image for image in images if image.dead_at is not None)
-        with self._transaction():
+        self._nodes.redrive(image for image in images if image.dead_at is not None)
+        with self._nodes.transaction():
             for image in images:
-                self._session.execute(_KILL, key=image.task.key)
+                self._nodes.kill(image.task.key)
         for image in images:
             claim = self._by_key.get(image.task.key)
             if claim is not None:
                 self._forget(claim)
         self._record([(image, None) for image in images])
-
-    def _redrive(self, dead: Iterable[TaskImage]) -> None:
-        """Dead letters are nodes again."""
-        elements = {image.element for image in dead}
-        if not elements:
-            return
-        for letter, element in self._session.execute(_LETTER_IDS).rows:
-            if element in elements:
-                self._session.execute("REDRIVE #$letter", letter=letter)
 
     # ---- what happened meanwhile
 
@@ -436,43 +396,10 @@ class EngineFileQueue:
         """Make the image anew. What only it knows, errors and delays, is kept where it is about the same node."""
         known = {image.element: image.free() for image in self._table.all()}
         known.update((claim.image.element, claim.image) for claim in self._claims.values())
-        images = [_kept(image, known) for image in self._images()]
+        images = [_kept(image, known) for image in self._nodes.images()]
         self._table.replace_all(sorted(images, key=lambda image: image.queued_at))
         self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
         self._table_is_behind = False
-
-    def _images(self) -> Iterable[TaskImage]:
-        tasks = self._session.execute(_TASKS)
-        for row in tasks.rows:
-            match = dict(zip(tasks.columns, row, strict=True))
-            yield TaskImage(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
-        for text, attempts, cause, created_at in self._session.execute(_LETTERS).rows:
-            match = json.loads(text)
-            if "file_task" in match:
-                yield TaskImage(
-                    element=match["file_task"],
-                    task=_task(match),
-                    queued_at=timestamp_from_text(match["t.queued_at"]),
-                    attempts=attempts,
-                    error=cause,
-                    dead_at=created_at,
-                )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._session.execute("BEGIN")
-        try:
-            yield
-            self._session.execute("COMMIT")
-        except BaseException:
-            self._roll_back()
-            raise
-
-    def _roll_back(self) -> None:
-        try:
-            self._session.execute("ROLLBACK")
-        except VedetteError as error:
-            log.debug("Nothing to roll back: %s", error)
 
 
 def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:
@@ -480,20 +407,6 @@ def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:
     if before is None or image.dead_at is not None or before.dead_at is not None:
         return image
     return replace(before, task=image.task)
-
-
-def _joined(earlier: FileTask | None, later: FileTask) -> FileTask:
-    return later if earlier is None else replace(later, priority=max(earlier.priority, later.priority))
-
-
-def _task(match: Mapping[str, Any]) -> FileTask:
-    return FileTask(
-        path=match["t.path"],
-        watch_id=match["t.watch_id"],
-        collection=match["t.collection"],
-        operation=FileOperation(match["t.operation"]),
-        priority=match["t.priority"],
-    )
 
 
 def _ended(claim_id: str) -> FolderError:

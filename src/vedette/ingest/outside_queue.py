@@ -1,6 +1,6 @@
 """The queue from outside of the process that owns it: looking is reading a table, changing is asking the owner.
 
-When nobody has the data directory open there is no owner, and it is opened for as long as the change takes.
+When no daemon runs there is no owner, and the queue is opened for as long as the change takes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vedette.clock import Clock
 from vedette.engine.home import open_vedette
 from vedette.errors import FolderError, StoreError
 from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
 from vedette.ingest.queue_table import QueueTable
 from vedette.ingest.tasks import QueueRow, TaskStatus
 from vedette.values import timestamp_to_text
@@ -57,7 +57,7 @@ class OutsideQueue:
 
     def _change(self, verb: str, argument: str | None, act: Callable[[EngineFileQueue], int]) -> int:
         try:
-            home = open_vedette(self._directory, clock=self._clock)
+            home = open_vedette(queue_home(self._directory), clock=self._clock)
         except StoreError as error:
             if error.code != "E6002":  # somebody has it open
                 raise
@@ -78,8 +78,8 @@ class OutsideQueue:
             self._table.withdraw(request)
         raise FolderError(
             "E4504",
-            f"another process has {self._directory} open, and none answers for its file queue: stop that process, "
-            "or run `wqm daemon` in its place, and try again",
+            f"another process has the file queue of {self._directory} open and does not answer: it is starting, "
+            "ending or busy; try again, or stop it and run `wqm daemon` in its place",
             fields={"directory": str(self._directory)},
         )
 

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import IO, TYPE_CHECKING, Any
 
 from vedette.errors import IngestError, VedetteError
@@ -45,13 +46,15 @@ class QdrantVectors:
         from qdrant_client import QdrantClient, models
 
         self.place, self._models = str(place), models
+        self._one_at_a_time = RLock()
+        """Local mode is made for one thread: a search waits while a file is stored."""
         self._sizes: dict[str, int] = {}
         """Collections that are there, and the size of their vectors."""
         self._to_sync: dict[str, Path] = {}
         """Collections of local mode that `flush` makes durable."""
+        self._lock: IO[str] | None = None
         with self._reaching():
             if "://" in self.place:
-                self._lock: IO[str] | None = None
                 self._client: Any = QdrantClient(
                     url=self.place, timeout=timeout_seconds, check_compatibility=False
                 )
@@ -209,7 +212,11 @@ class QdrantVectors:
     def _reaching(self) -> Iterator[None]:
         """Whatever goes wrong on the way to Qdrant is E4521."""
         try:
-            yield
+            if self._lock is None:
+                yield
+                return
+            with self._one_at_a_time:
+                yield
         except VedetteError:
             raise
         except Exception as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from vedette.element import Element, View
@@ -43,12 +44,15 @@ class Context:
     pause: Callable[[], None] | None = None
     """Called every so many candidates by long reads, so that others get their turn."""
     warnings: tuple[str, ...] = ()
+    constants: tuple[Any, ...] = ()
+    actor: str | None = None
+    session: str | None = None
+    bindings: Mapping[str, str] = MappingProxyType({})
     _matched: set[object] | None = None
     _folds: list[list[Any]] | None = None
 
     def __init__(
         self,
-        *,
         view: View,
         now: Callable[[], datetime],
         constants: tuple[Any, ...] = (),
@@ -56,7 +60,7 @@ class Context:
         tick: int = 0,
         actor: str | None = None,
         session: str | None = None,
-        bindings: dict[str, str] | None = None,
+        bindings: Mapping[str, str] | None = None,
     ) -> None:
         self.view = view
         """What patterns read: filtered by policy when an actor is bound."""
@@ -66,7 +70,8 @@ class Context:
         self.tick = tick
         self.actor = actor
         self.session = session
-        self.bindings = bindings if bindings is not None else {}
+        if bindings is not None:
+            self.bindings = bindings
 
     @property
     def matched(self) -> set[object]:

@@ -13,6 +13,7 @@ Theory of operation. The pipeline delivers at least once: a batch that failed co
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
 from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange, PartitionStatus, Status
@@ -65,6 +66,11 @@ class IngestDesk:
         """The same of the batch before, which may still come again."""
         self._batch_end = -1
         self._shares: set[int] = set()
+
+    def know(self, epochs: Mapping[int, int]) -> None:
+        """Somebody begins to follow these partitions, in these epochs: a later one is a loss from now on."""
+        for partition, epoch in epochs.items():
+            self._epochs.setdefault(partition, epoch)
 
     def take(self, frame: Deliver | Complete | Status) -> list[Output]:
         match frame:

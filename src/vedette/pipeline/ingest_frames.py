@@ -133,16 +133,21 @@ def encode_frame(frame: Frame) -> bytes:
 class FrameReader:
     """Bytes in, frames out. No I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
+        """`most_bytes`: what a frame may have until `unbound`, when the other end has shown who it is."""
         self._held = bytearray()
+        self._most = most_bytes
+
+    def unbound(self) -> None:
+        self._most = MAX_FRAME_BYTES
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that are complete now; PipelineError E6302 for what is none of this version."""
         self._held += data
         while len(self._held) >= 4:
             length = int.from_bytes(self._held[:4], "big")
-            if not 1 <= length <= MAX_FRAME_BYTES:
-                raise PipelineError("E6302", f"a frame of {length} bytes; {MAX_FRAME_BYTES} is the most")
+            if not 1 <= length <= self._most:
+                raise PipelineError("E6302", f"a frame of {length} bytes; {self._most} is the most")
             if len(self._held) < 4 + length:
                 return
             version, body = self._held[4], bytes(self._held[5 : 4 + length])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.members import fan_out_of, gateways_of
+from vedette.pipeline.members import fan_out_of, forget_gateways, gateways_of
 from vedette.pipeline.ring import Ring
 from vedette.pipeline.schema import DELIVERIES
 
@@ -22,6 +22,10 @@ __all__ = ["route"]
 def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     """Addresses come from the leases as they are now: a gateway that moved is found where it is."""
     gateways = gateways_of(context.registry)
+    wanted = set(batch["gateway"].to_pylist()) - {-1}
+    if not wanted <= {gateway.number for gateway in gateways}:
+        forget_gateways(context.registry)  # one that has just come is not gone
+        gateways = gateways_of(context.registry)
     addresses = {gateway.number: gateway.address for gateway in gateways}
     found = [addresses.get(number) for number in batch["gateway"].to_pylist()]
     routed = _with(batch, "address", pa.array(found, pa.string()))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from vedette.errors import PipelineError
 
-__all__ = ["LOCAL_MASTER", "open_session"]
+__all__ = ["LOCAL_MASTER", "end_session", "open_session"]
 
 LOCAL_MASTER = "local[2,4]"
 """Two cores, four attempts: with `local[2]` the first worker that dies ends the query."""
@@ -54,3 +57,30 @@ def open_session(
         raise PipelineError("E6303", text) from problem
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+_STOP_SECONDS = 10.0
+
+
+def end_session(session: SparkSession) -> None:
+    """Stop Spark and its Java, also a Java that is dead already; another session can be opened afterwards.
+
+    `session.stop()` alone leaves Java running until this process ends, and after a death of Java pyspark goes on
+    talking to the one that is gone.
+    """
+    gateway = SparkContext._gateway
+    with contextlib.suppress(Exception):  # it may be dead: py4j and sockets raise many kinds
+        session.stop()
+    with contextlib.suppress(Exception):
+        gateway.shutdown()  # type: ignore[union-attr]
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()  # Java ends when it sees the end of its input
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None

@@ -2,6 +2,9 @@
 
 The engine numbers its changes already; they are read from its store by offset, beside the engine and without a lock,
 and appended to the collection journal like those of any other source. A node type is a collection of that name.
+
+The engine's images leave to the ontology what a text is (a Timestamp, say); in the collection journal every image
+speaks for itself, so they are rewritten on the way.
 """
 
 from __future__ import annotations
@@ -9,11 +12,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from threading import Event as Flag
 
 from vedette.clock import Clock
+from vedette.engine.codec import ElementCodec
 from vedette.errors import SourceError
+from vedette.language.layer0 import layer0_schema
+from vedette.language.parser import parse_declarations
+from vedette.language.schema import Schema
+from vedette.language.schema_build import extend_schema
+from vedette.sources.images import encode_image
 from vedette.sources.journal import CollectionJournal
 from vedette.sources.reader import CHUNK, Document, append_scan
 from vedette.sources.records import Source, SourceEvent
@@ -25,6 +35,7 @@ __all__ = ["GraphLogReader"]
 _READ = """SELECT "offset", collection, key, CAST(before AS BLOB), CAST(after AS BLOB), time_ms, "transaction"
     FROM journal WHERE "offset" > ? ORDER BY "offset" LIMIT ?"""
 _FACT = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?"
+_DEFINITIONS = "SELECT text FROM definitions ORDER BY position"
 _ELEMENTS = "SELECT id, type, CAST(attributes AS BLOB) FROM elements WHERE targets IS NULL"
 
 
@@ -47,6 +58,12 @@ class GraphLogReader:
     def close(self) -> None:
         self._db.close()
 
+    @property
+    def epoch(self) -> int:
+        """Of the graph's log: offsets of another one mean nothing."""
+        with self._reading():
+            return self._fact("store.epoch")
+
     def begin(self, *, scan: bool) -> None:
         with self._reading():
             self._db.execute("BEGIN")
@@ -54,8 +71,9 @@ class GraphLogReader:
                 (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
                 epoch = self._fact("store.epoch")
                 if scan:
-                    rows = self._db.execute(_ELEMENTS)
-                    documents = (_document(id, type_, data) for id, type_, data in rows)
+                    images = _Images(self._db)
+                    rows = self._db.execute(_ELEMENTS).fetchall()
+                    documents = (Document(type_, id, images.of(type_, id, data)) for id, type_, data in rows)
                     append_scan(self._journal, self._source.name, documents, [], self._now())
             finally:
                 self._db.execute("COMMIT")
@@ -67,7 +85,8 @@ class GraphLogReader:
             rows = self._db.execute(_READ, (int(last), CHUNK)).fetchall()
             if int(epoch) != self._fact("store.epoch") or int(last) + 1 < self._fact("store.first"):
                 raise SourceError("E6105", "the graph's log no longer reaches back to our place")
-        if not rows:
+            images = _Images(self._db) if rows else None
+        if images is None:
             self._pause.wait(min(seconds, 0.02))
             return 0, 0
         events = [
@@ -75,8 +94,8 @@ class GraphLogReader:
                 event_id=f"{epoch}:{offset}",
                 collection=collection,
                 key=key,
-                before=before,
-                after=after,
+                before=images.of(collection, key, before) if before is not None else None,
+                after=images.of(collection, key, after) if after is not None else None,
                 created=before is None,
                 time_ms=time_ms,
                 transaction=transaction,
@@ -102,7 +121,25 @@ class GraphLogReader:
             raise SourceError("E6104", text, fields={"source": self._source.name}) from problem
 
 
-def _document(id: str, type_: str, attributes: bytes) -> Document:
-    from vedette.sources.images import decode_image, encode_image
+class _Images:
+    """Rewrites images by the ontology that the store has now; layouts only grow, so it knows older images, too."""
 
-    return Document(type_, id, encode_image({"id": id, "_type": type_, **decode_image(attributes)}))
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._schema = _schema(tuple(text for (text,) in db.execute(_DEFINITIONS)))
+        self._codec = ElementCodec(self._schema)
+
+    def of(self, type_: str, id: str, image: bytes) -> bytes:
+        element = self._codec.from_image(type_, id, image)
+        holder = self._schema.nodes.get(type_) or self._schema.edges[type_]
+        fields = {"id": id, "_type": type_, **dict(zip(holder.layout, element.values, strict=True))}
+        if element.targets is not None:
+            fields["_targets"] = list(element.targets)
+        return encode_image(fields)
+
+
+@lru_cache(maxsize=16)
+def _schema(definitions: tuple[str, ...]) -> Schema:
+    schema = layer0_schema()
+    for text in definitions:
+        schema = extend_schema(schema, parse_declarations(text), text)
+    return schema

@@ -3,6 +3,7 @@
     definitions   ontology texts in the order in which they were defined
     elements      every node and edge as it is now; `targets` is NULL for a node
     journal       every change, append-only; images are JSON texts
+    pending       (SQLite) batches that are not in the other tables yet, see pending.py; empty after closing
     meta          small named facts; those of the store itself:
                   store.epoch    moment of creation in ms       store.boot   openings so far
                   store.tick     highest durable tick           store.first  first journal offset not trimmed away
@@ -53,6 +54,11 @@ MIGRATIONS: tuple[Migration, ...] = (
                 WHERE event_id IS NOT NULL""",
             "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
         ),
+    ),
+    Migration(
+        version=2,
+        summary="pending",
+        statements=("CREATE TABLE pending (number INTEGER PRIMARY KEY, batch BLOB NOT NULL)",),
     ),
 )
 """For SQLite; the version of a file is its `user_version`."""

@@ -4,15 +4,20 @@ One connection writes, another reads ranges of the journal, and each scan of the
 write-ahead log none waits for another. Rows go in by up to 64 at a time in one statement, whatever their number: every
 SQLite call gives up the interpreter lock and has to win it back from the engine's thread, so fewer, larger calls matter
 more than C speed.
+
+A small batch is kept whole first, by one statement that is a transaction by itself, and entered in the tables within
+a moment (`pending.py`). Reading shows both. Other programs, which look at the tables, see it that moment later.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from itertools import chain, starmap
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from itertools import accumulate, chain, islice, starmap
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,6 +34,15 @@ from vedette.storage.facts import (
     trimmed,
 )
 from vedette.storage.faults import translated
+from vedette.storage.mover import Mover
+from vedette.storage.pending import (
+    Pending,
+    PendingElements,
+    decode_pending,
+    encode_pending,
+    net_effect,
+    rows_of,
+)
 from vedette.storage.schema import MIGRATIONS, Migration
 from vedette.storage.seam import Batch, Durability, ElementRecord, JournalRow, Loaded
 from vedette.storage.sqlite_file import (
@@ -46,6 +60,12 @@ CHUNK = 64
 """Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
 TRIM_ROWS = 10_000
 """Journal rows forgotten in one transaction, so that commits get their turn in between."""
+KEPT_ROWS = 16
+"""A batch with more rows is entered in the tables at once: written twice, it would cost more than it saves."""
+MOVED_ROWS = 128
+"""Rows entered in one transaction, as above."""
+MOST_PENDING_ROWS = 20_000
+"""With more of them pending, whoever appends enters them first."""
 
 
 def _inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
@@ -67,6 +87,7 @@ _JOURNAL_INTO = (
 # The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
 _JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
 _APPEND = _inserts(_JOURNAL_INTO, _JOURNAL_ROW)
+_APPEND_AT = _inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
 _APPEND_ONCE = _inserts(
     _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
 )
@@ -80,6 +101,12 @@ _GET = "SELECT value FROM meta WHERE key = ?"
 _CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
     WHERE key = 'store.tick' AND (?1 = 0 OR CAST(value AS INTEGER) <= ?1)
     AND (?2 IS NULL OR ?2 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot'))"""
+# A transaction by itself: the batch is kept if nobody else has opened the database since.
+_KEEP = """INSERT INTO pending (number, batch)
+    SELECT ?1, ?2 WHERE ?3 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot')"""
+_KEPT = "SELECT number, batch FROM pending ORDER BY number LIMIT ?"
+_ENTERED = "DELETE FROM pending WHERE number <= ?"
+_SET_TICK = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'store.tick'"""
 _OPENED = "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'store.boot' RETURNING value"
 _LAST = """SELECT coalesce(max("offset"),
     (SELECT CAST(value AS INTEGER) - 1 FROM meta WHERE key = 'store.first')) FROM journal"""
@@ -108,7 +135,12 @@ class SqliteStore:
         self.path = path
         self.place = str(path)
         self._boot: int | None = None
+        self._keeps = durability == "fsync"
+        """Whether small batches are kept first: those who need not wait for the disk come in large ones anyway."""
+        self._tick = self._offset = self._number = self._pending_rows = 0
+        """Once loaded: the highest tick, the journal's last offset, the last pending batch, rows of all of them."""
         self._write_lock, self._read_lock = Lock(), Lock()
+        self._mover = Mover(self._enter_some, f"vedette-enter-{path.stem}")
         with translated(self.place):
             if path.exists():
                 check_file(path)
@@ -124,42 +156,61 @@ class SqliteStore:
 
     def load(self) -> Loaded:
         with self._writing() as db:
-            boot = self._number(db, _OPENED)
-        self._boot = boot
-        return self.facts()
+            boot = self._value(db, _OPENED)
+            self._enter(db, self._pending(db))
+            offset = self._value(db, _LAST)
+        self._boot, self._offset = boot, offset
+        facts = self.facts()
+        self._tick = facts.tick
+        return facts
 
     def facts(self) -> Loaded:
         with self._reading() as db:
             meta = dict(db.execute("SELECT key, value FROM meta"))
             definitions = [text for (text,) in db.execute("SELECT text FROM definitions ORDER BY position")]
-        return loaded(meta, definitions, self.place)
+            pending = [batch for _, batch in self._pending(db)]
+        facts = loaded(meta, definitions, self.place)
+        if not pending:
+            return facts
+        effect = net_effect(pending)
+        known = {key: value for key, value in {**facts.meta, **dict(effect.meta)}.items() if value}
+        return replace(facts, tick=max(facts.tick, effect.tick), meta=known)
 
     def elements(self) -> Iterator[ElementRecord]:
         self._opened(self._writer)
         with translated(self.place), closing(open_reader(self.path)) as db:
             db.execute("BEGIN")  # nodes and edges of one moment
-            yield from starmap(ElementRecord, db.execute(_NODES))
-            for id, type, attributes, targets in db.execute(_EDGES):
-                yield ElementRecord(id, type, attributes, self._targets(id, targets))
+            shown = PendingElements([batch for _, batch in self._pending(db)])
+            yield from shown.nodes(starmap(ElementRecord, db.execute(_NODES)))
+            edges = (
+                ElementRecord(id, type, attributes, self._targets(id, targets))
+                for id, type, attributes, targets in db.execute(_EDGES)
+            )
+            yield from shown.edges(edges)
 
     def append(self, batch: Batch) -> int:
         check_meta(batch.meta)
+        rows = len(batch.puts) + len(batch.deletes) + len(batch.journal) + 1
+        if self._boot is not None and self._keeps and rows <= KEPT_ROWS and _is_plain(batch):
+            return self._keep(batch, rows)
         with self._writing() as db:
+            self._check_tick(batch)
             self._claim(db, batch.tick)
-            if batch.deletes:
-                db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
-            if batch.puts:
-                _insert(db, _PUT, _element_rows(batch.puts))
-            if batch.definitions:
-                db.executemany(_DEFINE, [(text,) for text in batch.definitions])
-            if batch.meta:
-                _set_facts(db, batch.meta)
-            return self._append_journal(db, batch.journal)
+            self._enter(db, self._pending(db))
+            self._enter_batch(db, batch)
+            offset = self._append_journal(db, batch.journal)
+            self._pending_rows = 0
+            self._tick, self._offset = max(self._tick, batch.tick), offset
+        return offset
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
         with self._reading() as db:
             rows = list(starmap(JournalRow, db.execute(_READ, (after, limit))))
-            first = self._number(db, _GET, FIRST)
+            if len(rows) < limit:
+                pending = [batch for _, batch in self._pending(db)]
+                last = rows[-1].offset if rows else after
+                rows += islice((row for row in rows_of(pending) if row.offset > last), limit - len(rows))
+            first = self._value(db, _GET, FIRST)
         # Looked at after the rows were: what is not trimmed now was not trimmed then.
         if after + 1 < first:
             raise trimmed(self.place, after, first)
@@ -167,12 +218,15 @@ class SqliteStore:
 
     def last_offset(self) -> int:
         with self._reading() as db:
-            return self._number(db, _LAST)
+            pending = self._pending(db)
+            return pending[-1][1].last_offset if pending else self._value(db, _LAST)
 
     def trim(self, before_time_ms: int) -> int:
+        while self._enter_some():
+            pass
         with self._reading() as db:
             young = db.execute(_FIRST_YOUNG, (before_time_ms,)).fetchone()
-            cut = int(young[0]) if young else self._number(db, _LAST) + 1
+            cut = int(young[0]) if young else self._value(db, _LAST) + 1
         while self._trim_some(cut):
             pass
         return cut
@@ -185,12 +239,93 @@ class SqliteStore:
         return self._writer is None
 
     def close(self) -> None:
-        """Copies the write-ahead log into the file. Closing twice is nothing."""
+        """Enters what is pending, copies the write-ahead log into the file. Closing twice is nothing."""
+        self._mover.close()
+        if self._boot is not None and not self.closed:
+            with suppress(
+                StoreError
+            ):  # it is durable as it is, and entered when the database is opened again
+                while self._enter_some():
+                    pass
         with self._write_lock, self._read_lock, translated(self.place):
             for db in (self._reader, self._writer):
                 if db is not None:
                     db.close()
             self._reader = self._writer = None
+
+    # ------------------------------------------------------------ batches that wait to be entered
+
+    def _keep(self, batch: Batch, rows: int) -> int:
+        """Durable by one statement; entered in the tables soon."""
+        if self._pending_rows > MOST_PENDING_ROWS:
+            self._enter_some()
+        with self._write_lock, translated(self.place):
+            db = self._opened(self._writer)
+            self._check_tick(batch)
+            # Counted first: an offset or a number that nobody has is nothing, one that two have is damage.
+            before = self._offset
+            self._number += 1
+            self._offset += len(batch.journal)
+            try:
+                kept = db.execute(_KEEP, (self._number, encode_pending(before, batch), self._boot)).rowcount
+            except sqlite3.Error:
+                self._offset = before
+                raise
+            if kept != 1:
+                self._claim(db, batch.tick)  # says why
+            self._pending_rows += rows
+            self._tick = max(self._tick, batch.tick)
+            last = before + len(batch.journal)
+        self._mover.ask()
+        return last
+
+    def _check_tick(self, batch: Batch) -> None:
+        """Before it is kept; what is entered is checked by the tables themselves as well."""
+        if batch.tick and batch.tick < self._tick:
+            raise tick_went_back(self.place, batch.tick, self._tick)
+
+    def _enter_some(self) -> bool:
+        """Enter some batches in the tables, the oldest first; returns whether others are left."""
+        if not self._pending_rows:
+            return False
+        with self._write_lock:
+            with self._unhurried() as db:
+                found = self._pending(db, MOVED_ROWS)
+                rows = list(accumulate(batch.rows for _, batch in found))
+                some = found[: bisect_left(rows, MOVED_ROWS) + 1]
+                if some:
+                    self._claim(db, 0)
+                    self._enter(db, some)
+            self._pending_rows = self._pending_rows - rows[len(some) - 1] if some else 0
+        return self._pending_rows > 0
+
+    def _pending(self, db: sqlite3.Connection, most: int = -1) -> list[tuple[int, Pending]]:
+        """Batches with their numbers, in order."""
+        try:
+            return [(number, decode_pending(blob)) for number, blob in db.execute(_KEPT, (most,))]
+        except (TypeError, ValueError) as problem:
+            raise damaged(self.place, f"a batch that was kept is unreadable: {problem}") from problem
+
+    def _enter(self, db: sqlite3.Connection, some: Sequence[tuple[int, Pending]]) -> None:
+        if some:
+            effect = net_effect([batch for _, batch in some])
+            self._enter_batch(db, effect)
+            _insert(db, _APPEND_AT, effect.journal)
+            db.execute(_SET_TICK, (effect.tick,))
+            db.execute(_ENTERED, (some[-1][0],))
+
+    def _enter_batch(self, db: sqlite3.Connection, batch: Batch) -> None:
+        """All of it but its tick and its journal rows."""
+        if batch.deletes:
+            db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
+        if batch.puts:
+            _insert(db, _PUT, _element_rows(batch.puts))
+        if batch.definitions:
+            db.executemany(_DEFINE, [(text,) for text in batch.definitions])
+        if batch.meta:
+            _set_facts(db, batch.meta)
+
+    # ------------------------------------------------------------ the rest
 
     def _trim_some(self, cut: int) -> bool:
         with self._writing() as db:
@@ -216,9 +351,9 @@ class SqliteStore:
         if rows and all(row.event_id is None for row in rows):
             return _insert(db, _APPEND, rows)
         _insert(db, _APPEND_ONCE, rows)
-        return self._number(db, _LAST)
+        return self._value(db, _LAST)
 
-    def _number(self, db: sqlite3.Connection, statement: str, *values: str) -> int:
+    def _value(self, db: sqlite3.Connection, statement: str, *values: str) -> int:
         row = db.execute(statement, values).fetchone()
         try:
             return int(row[0])
@@ -239,14 +374,38 @@ class SqliteStore:
                 yield db
 
     @contextmanager
+    def _unhurried(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that moves what is durable already: whoever syncs next syncs it, too. With the lock held."""
+        with translated(self.place):
+            db = self._opened(self._writer)
+            db.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with transaction(db):
+                    yield db
+            finally:
+                db.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        """All that is read is of one moment."""
         with self._read_lock, translated(self.place):
-            yield self._opened(self._reader)
+            db = self._opened(self._reader)
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                if db.in_transaction:
+                    db.execute("COMMIT")
 
     def _opened(self, db: sqlite3.Connection | None) -> sqlite3.Connection:
         if db is None:
             raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
         return db
+
+
+def _is_plain(batch: Batch) -> bool:
+    """Whether nothing of it must be looked up in the tables, and no reader needs it before it is entered."""
+    return not batch.definitions and all(row.event_id is None for row in batch.journal)
 
 
 def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]:

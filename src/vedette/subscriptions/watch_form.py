@@ -10,14 +10,16 @@ the shared tree, so that one matcher serves both languages:
     a = null         NOT holds(a != null)           a IN [c, null]   holds(a IN [c]) OR NOT holds(a != null)
     a < c            a < c: null, missing or of another family is unknown
 
-What needs more than one document (several elements, EXISTS, aggregates, consume mode, triggers) is the engine's, and
-refused here with E6204: a half answer would be worse.
+`[filter: …]` is one more condition. What needs more than one document at a time (several elements, EXISTS, triggers,
+consume mode), or a commit seen from inside, is the engine's, and refused here with E6204: a half answer would be worse.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial, reduce
 from typing import Any
 
 from vedette.errors import SubscriptionError
@@ -35,11 +37,14 @@ from vedette.language.syntax import (
     NamedType,
     NodePattern,
     Parameter,
+    TypeExpression,
     Unary,
+    UnionType,
     Variable,
 )
 from vedette.subscriptions.shapes import FieldPath
 from vedette.values import Value, to_canonical
+from vedette.watch.options import WatchOptions, read_options
 
 __all__ = ["WatchForm", "read_watch"]
 
@@ -53,16 +58,23 @@ _NULL = Literal(None)
 class WatchForm:
     """A WATCH that the pipeline answers."""
 
-    collection: str
+    collections: tuple[str, ...]
+    """One, or the members of a union."""
     condition: Expression
     columns: tuple[tuple[str, FieldPath], ...]
     """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
-    options: tuple[WatchOption, ...]
-    """As written; whoever delivers reads them."""
+    options: WatchOptions
+    """Checked. Windows are the pipeline's; `initial`, `ordering`, `buffer` and `on_full` are for whoever delivers."""
 
-    def row(self, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The row that RETURN makes of a document."""
-        return {name: _value(path, key, document, self.collection) for name, path in self.columns}
+    @property
+    def collection(self) -> str:
+        return self.collections[0]
+
+    def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
+        """The row that RETURN makes of a document of a collection; without, of the only one."""
+        return {
+            name: _value(path, key, document, collection or self.collection) for name, path in self.columns
+        }
 
 
 def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchForm:
@@ -72,27 +84,70 @@ def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchF
         raise _refused("this is no WATCH statement")
     if statement.actions:
         raise _refused("ON MATCH DO acts upon the graph")
-    for option in statement.options:
-        if option.name == "mode" or option.name.startswith("branch"):
-            raise _refused(f"the option {option.name}")
     match statement.pattern.elements:
-        case (NodePattern(variable=variable, type=NamedType(name=collection)),):
-            reader = _Reader(variable, params or {})
+        case (NodePattern(variable=variable, type=type_),):
+            reader, collections = _Reader(variable, params or {}), _collections(type_)
         case _:
             raise _refused("a pattern of several elements")
-    condition = reader.condition(statement.where) if statement.where is not None else Literal(True)
+    options = _options(statement.options, reader)
+    conditions = [reader.condition(part) for part in (statement.where, options.filter) if part is not None]
+    condition = reduce(partial(Binary, "AND"), conditions) if conditions else Literal(True)
     return WatchForm(
-        collection=collection,
+        collections=collections,
         condition=Call("holds", (condition,)),
         columns=reader.columns(statement.returns),
-        options=statement.options,
+        options=options,
     )
+
+
+def _collections(type_: TypeExpression | None) -> tuple[str, ...]:
+    match type_:
+        case NamedType(name=name):
+            return (name,)
+        case UnionType(members=members):
+            return tuple(dict.fromkeys(name for member in members for name in _collections(member)))
+    raise _refused("an element without the name of a collection")
+
+
+_ENGINE_ONLY = {
+    "mode": ("consume",),
+    "visibility": ("immediate",),
+    "deliver_on": ("tick",),
+    "delivery": ("reliable",),
+}
+
+
+def _options(given: tuple[WatchOption, ...], reader: _Reader) -> WatchOptions:
+    """What is wrong is E8009, as in the engine; what is right and cannot be kept here is E6204."""
+    options = read_options(given, reader.constant)
+    for name, words in _ENGINE_ONLY.items():
+        if getattr(options, name) in words:
+            raise _refused(f"the option {name}: {getattr(options, name)}")
+    if options.ordering.kind == "attribute":
+        raise _refused("the option ordering: attribute")
+    if options.initial.kind == "since":
+        raise _refused("the option initial: since, which counts the engine's ticks,")
+    return options
 
 
 class _Reader:
     def __init__(self, variable: str, params: Mapping[str, Value]) -> None:
         self._variable = variable
         self._params = params
+
+    def constant(self, node: Expression) -> Any:
+        """The value of an expression without variables: of options, and of parameters."""
+        match node:
+            case Binary(op="*", left=left, right=right):
+                factors = self.constant(left), self.constant(right)
+                if all(isinstance(factor, int | float | timedelta) for factor in factors):
+                    return factors[0] * factors[1]
+                raise _refused("a computed value of an option")
+            case _:
+                operand = self._operand(node)
+        if not isinstance(operand, Literal):
+            raise _refused("a computed value of an option")
+        return operand.value
 
     # --- conditions
 
@@ -112,6 +167,11 @@ class _Reader:
                 return Unary("NOT", self._equality(left, right))
             case Binary(op="IN", left=left, right=ListLiteral(items=items)):
                 return self._membership(left, items)
+            case Binary(op="IN", left=left, right=Parameter() as parameter):
+                given = self.constant(parameter)
+                if not isinstance(given, list):
+                    raise _refused("IN with a parameter that is no list")
+                return self._membership(left, tuple(Literal(item) for item in given))
             case Binary(op=op, left=left, right=right) if op in _ORDER or op in _TEXT_TESTS:
                 return Binary(op, self._operand(left), self._operand(right))
         return self._operand(node)

@@ -37,6 +37,9 @@ class Outcome(StrEnum):
     """There was no room and nothing may be dropped."""
 
 
+_KEPT = Outcome.KEPT
+
+
 class EventBuffer:
     """The initial snapshot is never dropped: without it nothing that follows makes sense."""
 
@@ -63,7 +66,7 @@ class EventBuffer:
         entries = self._entries
         if len(entries) < limit or on_full == "block":
             entries.append(entry)
-            return Outcome.KEPT
+            return _KEPT
         if on_full == "error":
             return Outcome.OVERFLOW
         self._drop_oldest()

@@ -7,9 +7,9 @@ up by key, and only the watches found there are asked whether their own conditio
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
-from vedette.element import View
+from vedette.element import Element, View
 from vedette.errors import VedetteError
 from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
@@ -17,7 +17,7 @@ from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
 from vedette.watch.shape import WatchShape
 from vedette.watch.watch import Watch
 
-__all__ = ["Moment", "Scene", "candidates", "own_row", "shape_matches", "tell_shape", "watches_of"]
+__all__ = ["Moment", "Scene", "own_row", "shape_matches", "tell_shape", "watches_of"]
 
 Moment = Callable[[], Any]
 Push = Callable[[Watch, Delta, "Row | None"], None]
@@ -30,16 +30,25 @@ SightOf = Callable[[Watch, Context], None]
 class _Earlier(Context):
     """The context before a change. Its view is put together when something is looked up there: mostly nothing is."""
 
-    def __init__(self, view: Callable[[], View], *, now: Moment, tick: int) -> None:
-        super().__init__(view=cast(View, None), now=now, tick=tick)
+    def __init__(self, view: Callable[[], View], now: Moment, tick: int) -> None:
         self._make_view = view
-        del self.view  # so that the first look asks __getattr__
+        self.now = self.wall_time = now
+        self.tick = tick
 
     def __getattr__(self, name: str) -> Any:
         if name != "view":
             raise AttributeError(name)
         self.view = self._make_view()
         return self.view
+
+
+class _Later(Context):
+    """The context after a change."""
+
+    def __init__(self, view: View, now: Moment, tick: int) -> None:
+        self.view = view
+        self.now = self.wall_time = now
+        self.tick = tick
 
 
 class Scene:
@@ -51,15 +60,14 @@ class Scene:
         self,
         before: Callable[[], View],
         after: View,
-        *,
         now: Moment,
         tick: int,
         sight: SightOf | None = None,
     ) -> None:
         """`before` puts the earlier view together; it is called at most once."""
         self._now, self._tick, self._sight = now, tick, sight
-        self.before: Context = _Earlier(before, now=now, tick=tick)
-        self.after = Context(view=after, now=now, tick=tick)
+        self.before: Context = _Earlier(before, now, tick)
+        self.after: Context = _Later(after, now, tick)
         self._own: dict[tuple[int, bool], Context] = {}
 
     def own(self, watch: Watch, *, after: bool) -> Context:
@@ -81,7 +89,8 @@ def tell_shape(
     shape: WatchShape, changes: Sequence[Difference], scene: Scene, push: Push, fail: Fail
 ) -> None:
     """Find what the changes mean for every watch of the shape."""
-    for identity, before, after in shape_matches(shape, changes, scene):
+    matches = _single_matches if shape.single is not None else shape_matches
+    for identity, before, after in matches(shape, changes, scene):
         _tell(shape, identity, before, after, scene, push, fail)
 
 
@@ -114,26 +123,27 @@ def _single_matches(
     """A pattern of one node: the changes are the matches."""
     assert shape.single is not None
     types, slot = shape.single.types, shape.single.slot
+    matches = []
     for old, new in changes:
         element = new if new is not None else old
         assert element is not None
         if element.type not in types:
             continue
-        before = _row(shape, scene.before, slot, old)
-        after = _row(shape, scene.after, slot, new)
+        before = _row(shape, scene.before, slot, old) if old is not None else None
+        after = _row(shape, scene.after, slot, new) if new is not None else None
         if before is not None or after is not None:
-            yield (element.id,), before, after
+            matches.append(((element.id,), before, after))
+    return matches
 
 
-def _row(shape: WatchShape, context: Context, slot: int, element: Any) -> Row | None:
-    if element is None:
-        return None
+def _row(shape: WatchShape, context: Context, slot: int, element: Element) -> Row | None:
     row: Row = [None] * shape.size
     row[0] = context
     row[slot] = element
-    for closure in shape.closed_closures:
-        if not closure(row):
-            return None
+    if shape.closed_closures:
+        for closure in shape.closed_closures:
+            if not closure(row):
+                return None
     return row
 
 
@@ -149,11 +159,12 @@ def _tell(
     push: Push,
     fail: Fail,
 ) -> None:
-    earlier, later = candidates(shape, before), candidates(shape, after)
+    earlier = shape.candidates(before) if before is not None else ()
+    later = shape.candidates(after) if after is not None else ()
     if not earlier and not later:
         return
-    deltas = _Deltas(shape, identity)
     if shape.private:
+        deltas = _Deltas(shape, identity)
         was, now = _by_number(earlier), _by_number(later)
         for number, watch in {**was, **now}.items():
             old, new = before if number in was else None, after if number in now else None
@@ -162,12 +173,15 @@ def _tell(
             except VedetteError as error:
                 fail(watch, error)
     elif not earlier:
+        delta = _delta(ADDED, shape, identity, after)
         for watch in later:
-            push(watch, deltas.added(after), after)
+            push(watch, delta, after)
     elif not later:
+        delta = _delta(REMOVED, shape, identity, before)
         for watch in earlier:
-            push(watch, deltas.removed(before), before)
+            push(watch, delta, before)
     else:
+        deltas = _Deltas(shape, identity)
         _tell_shared(_by_number(earlier), _by_number(later), before, after, push, deltas)
 
 
@@ -194,14 +208,6 @@ def _tell_shared(
 
 def _by_number(watches: Collection[Watch]) -> dict[int, Watch]:
     return {watch.number: watch for watch in watches}
-
-
-def candidates(shape: WatchShape, row: Row | None) -> Collection[Watch]:
-    """Watches whose key and range let the row through."""
-    if row is None:
-        return ()
-    value = shape.range_closure(row) if shape.range_closure is not None else None
-    return shape.index.find(shape.row_key(row), value)
 
 
 def watches_of(shape: WatchShape) -> list[Watch]:
@@ -238,7 +244,7 @@ def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) 
     """The match as this watch sees it, or None when its own conditions or its actor's sight do not let it through."""
     if row is None:
         return None
-    if shape.turnable or (watch.actor is not None and shape.guarded):
+    if shape.turnable or (watch.actor is not None and shape.judged):
         return shape.verify.holds(context, row)
     if not shape.residual_closures and not shape.open_projection:
         return row
@@ -248,6 +254,11 @@ def own_row(shape: WatchShape, watch: Watch, row: Row | None, context: Context) 
         if not closure(own):
             return None
     return own
+
+
+def _delta(type: str, shape: WatchShape, identity: Any, row: Row | None) -> Delta:
+    assert row is not None
+    return Delta(type, shape.projected(row), None, identity, shape.order_of(row) if shape.order else ())
 
 
 class _Deltas:
@@ -262,17 +273,13 @@ class _Deltas:
         self._changed: tuple[Delta | None] | None = None
 
     def added(self, row: Row | None) -> Delta:
-        assert row is not None
         if self._added is None:
-            shape = self.shape
-            self._added = Delta(ADDED, shape.projected(row), None, self.identity, shape.order_of(row))
+            self._added = _delta(ADDED, self.shape, self.identity, row)
         return self._added
 
     def removed(self, row: Row | None) -> Delta:
-        assert row is not None
         if self._removed is None:
-            shape = self.shape
-            self._removed = Delta(REMOVED, shape.projected(row), None, self.identity, shape.order_of(row))
+            self._removed = _delta(REMOVED, self.shape, self.identity, row)
         return self._removed
 
     def changed(self, before: Row | None, after: Row | None) -> Delta | None:

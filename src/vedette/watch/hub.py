@@ -14,13 +14,17 @@ from vedette.language.context import Context, Row
 from vedette.values import timestamp_from_ms
 from vedette.watch.buffer import Outcome
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, frozen
-from vedette.watch.evaluation import Scene, candidates, own_row, shape_matches, tell_shape, watches_of
+from vedette.watch.evaluation import Scene, own_row, shape_matches, tell_shape, watches_of
 from vedette.watch.shape import WatchShape
 from vedette.watch.subscription import WatchStatus
 from vedette.watch.table import NumberedTable
 from vedette.watch.watch import Watch, WatchDetails
 
 __all__ = ["Told", "WatchHub", "count_row", "counted_deltas", "evaluate", "tell_anew"]
+
+
+_CANCELLED, _OVERFLOW = WatchStatus.CANCELLED, Outcome.OVERFLOW
+_NO_SHAPES: dict[int, WatchShape] = {}
 
 
 class Told:
@@ -31,6 +35,7 @@ class Told:
         self.evaluated_ms = now_ms
         """What now() was: a transaction may have begun long before it is committed."""
         self.watches: dict[int, Watch] = {}
+        """Those that have something new."""
         self.overflowed: list[Watch] = []
         self.failed: dict[int, tuple[Watch, VedetteError]] = {}
         """Watches that could not be evaluated, with the reason."""
@@ -43,15 +48,15 @@ class Told:
 
     def push(self, watch: Watch, delta: Delta, row: Row | None) -> None:
         """Let the watch know; an overflow is noted for the caller, who cancels."""
-        if watch.status is WatchStatus.CANCELLED:
+        if watch.status is _CANCELLED:
             return
         if watch.number == self.sample:
             self.sampled.append(delta)
-        if watch.has_details and not self._passes(watch, watch.details, delta, row):
+        details = watch.known_details
+        if details is not None and not self._passes(watch, details, delta, row):
             return
-        if not watch.shape.columns:
-            return
-        self.deliver(watch, delta)
+        if watch.shape.columns:
+            self.deliver(watch, delta)
 
     def _passes(self, watch: Watch, details: WatchDetails, delta: Delta, row: Row | None) -> bool:
         """Triggers, windows and readers that are behind: whether the event goes into the buffer nevertheless."""
@@ -71,7 +76,7 @@ class Told:
 
     def deliver(self, watch: Watch, delta: Delta) -> None:
         """Put the event into the watch's buffer."""
-        if watch.push(delta, self.tick, self.sequence, self.now_ms) is Outcome.OVERFLOW:
+        if watch.push(delta, self.tick, self.sequence, self.now_ms) is _OVERFLOW:
             self.overflowed.append(watch)
         self.watches[watch.number] = watch
 
@@ -82,7 +87,7 @@ class WatchHub:
     def __init__(self, elder: WatchHub | None = None) -> None:
         """`elder`: another hub of the same database, with which it shares the watches it knows."""
         self.watches: NumberedTable[Watch] = elder.watches if elder is not None else NumberedTable()
-        self._shapes: dict[int, WatchShape] = {}
+        self.shapes: dict[int, WatchShape] = {}
         """All that have a watch."""
         self._by_type: dict[str, dict[int, WatchShape]] = {}
         self.layered: dict[int, WatchShape] = {}
@@ -96,11 +101,6 @@ class WatchHub:
     @property
     def looks_at_time(self) -> bool:
         return bool(self._always)
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is any watch to tell."""
-        return bool(self._shapes)
 
     # --- watches come and go ----------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class WatchHub:
         self.watches.pop(watch.number)
 
     def _enter_shape(self, shape: WatchShape) -> None:
-        self._shapes[id(shape)] = shape
+        self.shapes[id(shape)] = shape
         for name in shape.types:
             self._by_type.setdefault(name, {})[id(shape)] = shape
         if shape.time_dependent or "_TickState" in shape.types:
@@ -131,7 +131,7 @@ class WatchHub:
             self.layered[id(shape)] = shape
 
     def _leave_shape(self, shape: WatchShape) -> None:
-        self._shapes.pop(id(shape), None)
+        self.shapes.pop(id(shape), None)
         for name in shape.types:
             held = self._by_type.get(name)
             if held is not None:
@@ -143,6 +143,9 @@ class WatchHub:
 
     def concerned(self, changes: Sequence[Difference]) -> list[WatchShape]:
         """Shapes that the changes can concern."""
+        if len(changes) == 1 and not self._always:  # most commits
+            before, after = changes[0]
+            return list(self._by_type.get((after or before).type, _NO_SHAPES).values())  # type: ignore[union-attr]
         found: dict[int, WatchShape] = dict(self._always)
         for before, after in changes:
             element = after if after is not None else before
@@ -155,13 +158,12 @@ class WatchHub:
         self, shapes: Iterable[WatchShape], changes: Sequence[Difference], scene: Scene, told: Told
     ) -> None:
         for shape in shapes:
-            match shape.strategy:
-                case "rows":
-                    tell_shape(shape, changes, scene, told.push, told.fail)
-                case "reevaluated":
-                    _tell_all_anew(shape, scene, told)
-                case _:
-                    _tell_counted(shape, changes, scene, told)
+            if shape.strategy == "rows":
+                tell_shape(shape, changes, scene, told.push, told.fail)
+            elif shape.strategy == "reevaluated":
+                _tell_all_anew(shape, scene, told)
+            else:
+                _tell_counted(shape, changes, scene, told)
 
 
 # --- groups and distinct rows -----------------------------------------------------------------------------------
@@ -171,11 +173,11 @@ def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene
     """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
     for identity, before, after in shape_matches(shape, changes, scene):
-        for watch in candidates(shape, after):
+        for watch in shape.candidates(after) if after is not None else ():
             if shape.aggregates and watch.details.window is not None:
                 _touch_window(watch, identity, before, after, scene, told)
         for row, sign in ((before, -1), (after, 1)):
-            for watch in candidates(shape, row):
+            for watch in shape.candidates(row) if row is not None else ():
                 if watch.details.window is not None and shape.aggregates:
                     continue
                 try:

@@ -11,8 +11,6 @@ from collections.abc import Collection
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from vedette.values import is_nan
-
 __all__ = ["KeyIndex", "Keyed", "RangeList"]
 
 
@@ -100,7 +98,8 @@ class KeyIndex(Generic[Item]):
         if held is None:
             return ()
         if self._op is not None:
-            return held.matching(self._op, value) if value is not None and not is_nan(value) else ()
+            known = value is not None and value == value  # noqa: PLR0124 - NaN is not equal to itself
+            return held.matching(self._op, value) if known else ()
         if type(held) is dict:
             return held.values()
         return (held,)

@@ -11,10 +11,19 @@ from typing import Any
 from vedette.language import resolved
 from vedette.language.resolved import Condition, EdgeElement, NodeElement, PatternElement, ResolvedPattern
 
-__all__ = ["COUNTERS", "counter_columns", "looks_at_layer0", "without_counters"]
+__all__ = [
+    "COUNTERS",
+    "FOLLOWED",
+    "can_be_followed",
+    "counter_columns",
+    "looks_at_layer0",
+    "without_counters",
+]
 
 COUNTERS = frozenset({"events_delivered", "events_pending", "last_event_at"})
 """Attributes of `_Watch` that change with every event."""
+FOLLOWED = frozenset({"_Watch", "_Session", "_session_has_watch"})
+"""Types of Layer 0 whose changes are told one by one; a watch of any other is evaluated anew."""
 
 
 def looks_at_layer0(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> bool:
@@ -36,6 +45,31 @@ def _is_layer0(element: PatternElement) -> bool:
     else:
         names = element.edges if isinstance(element, EdgeElement) else (element.edge,)
     return bool(names) and all(name.startswith("_") for name in names)
+
+
+def can_be_followed(
+    elements: Iterable[str],
+    tested: Iterable[Condition],
+    counted: Iterable[Condition],
+) -> bool:
+    """Whether changes of single watches and sessions say all that a watch over them must know.
+
+    `elements` are the types it looks at, `tested` are conditions and orders, `counted` whatever is kept and compared
+    later. Counters change untold, so nothing may be kept that depends on them; and an actor sees other watches than
+    the system context does, which only the elements of a pattern are judged for, not what is nested in it.
+    """
+    if not FOLLOWED.issuperset(elements):
+        return False
+    if any(isinstance(condition, resolved.Slot) for condition in counted):
+        return False
+    parts = (part for condition in (*tested, *counted) for part in resolved.subexpressions(condition))
+    return not any(_looks_further(part) or getattr(part, "name", None) in COUNTERS for part in parts)
+
+
+def _looks_further(part: Condition) -> bool:
+    base = getattr(part, "base", None)
+    nested = isinstance(part, (resolved.ExistsIn, resolved.PatternFold))
+    return nested or (base is not None and not isinstance(base, resolved.Slot))
 
 
 def counter_columns(columns: Sequence[str], projections: Sequence[Condition]) -> frozenset[str]:

@@ -7,7 +7,7 @@ sorted into keys (equality), one range, and a residual that is tested per watch 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
@@ -18,6 +18,7 @@ from vedette.language.affected import AffectedMatches
 from vedette.language.aggregates import make_aggregate
 from vedette.language.compile_queries import BindingQuery, image_of
 from vedette.language.compile_steps import PatternChains, turnable_pairs
+from vedette.language.context import Row
 from vedette.language.dynamic import distinct_key
 from vedette.language.plan import PlanContext
 from vedette.language.resolve_queries import ResolvedQuery, ResolvedReturn
@@ -43,7 +44,7 @@ from vedette.watch.conditions import (
 from vedette.watch.delta import frozen, same
 from vedette.watch.groups import Contribution, maintained
 from vedette.watch.keys import KeyIndex
-from vedette.watch.layers import counter_columns, looks_at_layer0, without_counters
+from vedette.watch.layers import can_be_followed, counter_columns, looks_at_layer0, without_counters
 from vedette.watch.resolver import Capture, without_hidden
 
 __all__ = ["ResolvedWatch", "WatchShape"]
@@ -103,6 +104,7 @@ class WatchShape:
         """In which order a symmetric edge counts is for each watch to say: it depends on what it lets through."""
         projections = watch.returns.projections if watch.returns is not None else ()
         looked_at = (*opened, *evaluated(watch.returns, watch.order), *watch.sight)
+        self._set_sight(watch, projections, guarded)
         self.matches = AffectedMatches(
             self.open_pattern,
             [without_constants(c) for c in looked_at],
@@ -112,24 +114,24 @@ class WatchShape:
             canonical=not self.turnable,
             wide=watch.wide,
             attention=None
-            if guarded or watch.consumes
+            if guarded or watch.consumes or self.layered
             else attention(self.open_pattern, self.computed(opened)),
         )
         self.columns = watch.returns.columns if watch.returns is not None else ()
         self.project = [chains.condition(p) for p in projections]
         self.order = [(chains.condition(c), descending) for c, descending in watch.order]
+        self.directions = [descending for _, descending in watch.order]
         self.open_projection = any(map(is_open, evaluated(watch.returns, watch.order)))
         self.exports = [_exporter(p, context) for p in projections]
         self._exporting = any(export is not None for export in self.exports)
         self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
-        self.guarded = guarded
-        """Watches of actors while policies exist: each match is judged with the actor's eyes."""
+        self.candidates = self._finder()
         risky = any(map(can_fail, evaluated(watch.returns, watch.order)))
-        self.private = bool(self.residual) or self.open_projection or guarded or self.turnable or risky
+        self.private = bool(self.residual) or self.open_projection or self.judged or self.turnable or risky
         """Whether watches found by key must each be asked."""
-        self.verify = self._verifier(chains) if guarded or self.turnable else self.matches
+        self.verify = self._verifier(chains) if self.judged or self.turnable else self.matches
         self.single = self._single_element(looked_at, closed)
         self.closed_closures = [chains.condition(c) for c in closed]
         self._prepare_groups(watch.returns, chains)
@@ -140,11 +142,16 @@ class WatchShape:
         keys = self.returns.keys if self.returns is not None else ()
         return (*opened, *evaluated(self.returns, self.resolved.order), *keys)
 
+    def _set_sight(self, watch: ResolvedWatch, projections: Sequence[Condition], guarded: bool) -> None:
+        self.guarded = guarded
+        """Watches of actors while policies exist: each match is judged with the actor's eyes."""
+        self.layered = looks_at_layer0(watch.pattern, (*watch.pattern.where, *projections, *watch.sight))
+        """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
+        self.judged = guarded or self.layered
+        """Whether actors may see less of it than the system context: each match is judged with their eyes."""
+
     def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
         self.time_dependent = any(tells_time(c) for c in (*watch.pattern.where, *projections))
-        conditions = (*watch.pattern.where, *projections, *watch.sight)
-        self.layered = looks_at_layer0(watch.pattern, conditions)
-        """Whether it looks at Layer 0, which is stored nowhere: watches, sessions, the ontology."""
         self._counters = counter_columns(self.columns, projections)
         self.strategy = self._choose_strategy()
 
@@ -153,11 +160,26 @@ class WatchShape:
         maintainable = self.returns is None or maintained(self.returns.aggregates)
         if (self.aggregates or self.distinct) and any(map(ends_anywhere, self.plain.elements)):
             return "reevaluated"
-        if self.time_dependent or self.layered or not maintainable:
+        if self.time_dependent or not maintainable or (self.layered and not self._can_be_followed()):
             return "reevaluated"
         if self.aggregates:
             return "groups"
         return "distinct" if self.distinct else "rows"
+
+    def _can_be_followed(self) -> bool:
+        watch = self.resolved
+        tested = (*watch.pattern.where, *watch.sight, *(condition for condition, _ in watch.order))
+        counted = self._counted() if self.aggregates or self.distinct else ()
+        return can_be_followed(self.types, tested, counted)
+
+    def _counted(self) -> tuple[Condition, ...]:
+        """What rows are kept by when they are counted: their own values, or their part in a group."""
+        assert self.returns is not None
+        if self.distinct and not self.aggregates:
+            return self.returns.projections
+        calls = [part for call in self.returns.aggregates for part in (call.operand, call.where)]
+        wholes = (part for part in calls if part is not None and not isinstance(part, resolved.Slot))
+        return (*self.returns.keys, *wholes)
 
     # --- facts ------------------------------------------------------------------------------------------------
 
@@ -195,10 +217,17 @@ class WatchShape:
             return constants[self.keys[0][1]]
         return tuple([constants[index] for _, index in self.keys])
 
-    def row_key(self, row: list[Any]) -> Any:
-        if len(self.key_closures) == 1:
-            return self.key_closures[0](row)
-        return tuple([closure(row) for closure in self.key_closures])
+    def _finder(self) -> Callable[[Row], Collection[Any]]:
+        """What finds the watches whose key and range let a row through."""
+        keys, ranged = self.key_closures, self.range_closure
+        if len(keys) != 1:
+            return lambda row: self.index.find(
+                tuple([key(row) for key in keys]) if keys else (), None if ranged is None else ranged(row)
+            )
+        key = keys[0]
+        if ranged is None:
+            return lambda row: self.index.find(key(row), None)
+        return lambda row: self.index.find(key(row), ranged(row))
 
     @cached_property
     def plain(self) -> ResolvedPattern:
@@ -247,7 +276,7 @@ class WatchShape:
                 value if export is None else export(value)
                 for value, export in zip(values, self.exports, strict=True)
             ]
-        return dict(zip(self.columns, values, strict=True))
+        return dict(zip(self.columns, values))  # noqa: B905 - one for each: this is every event's way
 
     def order_of(self, row: list[Any]) -> tuple[Any, ...]:
         return tuple([closure(row) for closure, _ in self.order]) if self.order else ()

@@ -71,6 +71,8 @@ class WatchDetails:
         """A record for the owner."""
         self.errors.append(error)
         del self.errors[:-_KEPT_ERRORS]
+        if self.wake is not None:
+            self.wake()
 
     def reset_counts(self) -> None:
         self.groups = None
@@ -89,12 +91,12 @@ class Watch:
     """A million of them must fit: what is rare stands in `details`, buffers come with the first event."""
 
     __slots__ = (
-        "_details",
         "actor",
         "buffer",
         "constants",
         "created_ms",
         "delivered",
+        "known_details",
         "last_event_ms",
         "number",
         "options",
@@ -129,17 +131,18 @@ class Watch:
         self.created_ms = created_ms
         self.last_event_ms = 0
         self.buffer: EventBuffer | None = None
-        self._details: WatchDetails | None = None
+        self.known_details: WatchDetails | None = None
+        """`details`, when they were asked for."""
 
     @property
     def details(self) -> WatchDetails:
-        if self._details is None:
-            self._details = WatchDetails()
-        return self._details
+        if self.known_details is None:
+            self.known_details = WatchDetails()
+        return self.known_details
 
     @property
     def has_details(self) -> bool:
-        return self._details is not None
+        return self.known_details is not None
 
     @property
     def pending(self) -> int:
@@ -147,19 +150,19 @@ class Watch:
 
     def push(self, delta: Delta, tick: int, sequence: int, now_ms: int) -> Outcome:
         """Give the event its position and let it wait."""
-        self.position += 1
+        self.position = position = self.position + 1
         self.last_event_ms = now_ms
-        buffer = self.buffer
+        buffer, options = self.buffer, self.options
         if buffer is None:
             buffer = self.buffer = EventBuffer()
-        if self.options.delivery == "reliable":
-            entry = Entry(self.position, sequence, tick, delta, 0, self._commit_start(sequence))
+        if options.delivery == "reliable":
+            entry = Entry(position, sequence, tick, delta, 0, self._commit_start(sequence))
             limit = _ENDLESS
         else:
-            entry = Entry(self.position, sequence, tick, delta)
-            limit = self.options.buffer
-        outcome = buffer.offer(entry, limit, self.options.on_full)
-        if outcome is not Outcome.OVERFLOW and self.options.deliver_on == "tick":
+            entry = Entry(position, sequence, tick, delta)
+            limit = options.buffer
+        outcome = buffer.offer(entry, limit, options.on_full)
+        if options.deliver_on == "tick" and outcome is not Outcome.OVERFLOW:
             snapshot = delta.type == "initial" and delta.window is None
             buffer.held += not snapshot  # it answers the one who made the watch
         return outcome
@@ -179,7 +182,7 @@ class Watch:
     @property
     def lasts(self) -> bool:
         """Whether it outlives its session: reliable watches and triggers do."""
-        triggers = self._details is not None and self._details.actions is not None
+        triggers = self.known_details is not None and self.known_details.actions is not None
         return self.options.delivery == "reliable" or triggers
 
     def take(self, durable: int, limit: int | None) -> list[Entry]:

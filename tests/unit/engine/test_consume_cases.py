@@ -271,7 +271,7 @@ def test_a_grown_ontology_leaves_one_pool_to_a_group(bench: Bench) -> None:
     first = bench.watch('group: "g"')
     bench.db.define("node Other { }")
     second = bench.watch('group: "g"')
-    assert len(bench.db.default.watching.consuming._by_source) == 1
+    assert len(bench.db.default.watching.consuming.supply.pools) == 1
     assert sorted(numbers(first.poll()) + numbers(second.poll())) == [1, 2]
 
 

@@ -65,6 +65,7 @@ def serve(
         return
     from vedette.cli.commands.gateway import worker_child
     from vedette.cli.display import TableDisplay
+    from vedette.cli.folder_process import folder_child
     from vedette.cli.server_file import read_server_file
     from vedette.cli.stopping import StopSignal
     from vedette.cli.supervisor import Child, Supervisor
@@ -81,6 +82,8 @@ def serve(
 
     children = [Child("engine", command, is_ready)]
     children += [worker_child(data, host, port, number) for number in range(workers)]
+    if directory is not None:
+        children.append(folder_child(data, directory))
     display = TableDisplay()
     with StopSignal() as stop:
         code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)

@@ -1,0 +1,119 @@
+"""Deliveries as a loop, over the wire: what waits its turn keeps its lease, what is no work any more is left out.
+
+The server hands out `prefetch` at a time, so some wait here while one is worked on. A lease that runs out meanwhile
+would count an attempt that nobody made: before a job is begun the leases of all that wait are renewed, when they are
+older than a quarter of their time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from vedette.change import Event
+from vedette.client.job import DeliveredJob
+from vedette.errors import VedetteError
+
+if TYPE_CHECKING:
+    from vedette.client.remote_watch import RemoteWatch
+
+__all__ = ["RemoteJob", "RemoteJobs"]
+
+
+class RemoteJobs:
+    """What both clients' loops take their deliveries from."""
+
+    def __init__(self, watch: RemoteWatch, timeout: float | None) -> None:
+        self._watch = watch
+        self._timeout = timeout
+        self._renewed: dict[str, float] = {}
+        """Delivery ▸ when its lease was renewed last, on the loop's clock."""
+
+    async def next(self) -> Event | None:
+        """The next delivery; None when none came for `timeout` seconds, or the watch has ended."""
+        while (event := await self._watch.next(self._timeout)) is not None:
+            if event.delivery_id is not None and await self._is_work(event):
+                return event
+        return None
+
+    async def _is_work(self, event: Event) -> bool:
+        """Renew what is due; whether this one is still ours."""
+        patience = self._watch.lease_seconds / 4
+        now = asyncio.get_running_loop().time()
+        waiting = [event, *self._watch.waiting()]
+        ids = {str(each.delivery_id) for each in waiting}
+        self._renewed = {id: at for id, at in self._renewed.items() if id in ids}
+        due = [each for each in waiting if now - self._since(each) > patience]
+        if not due:
+            return True
+        lost = {each.delivery_id for each in due} - set(await asyncio.gather(*map(self._renew, due)))
+        self._watch.leave_out(lost)
+        return event.delivery_id not in lost
+
+    def _since(self, event: Event) -> float:
+        return self._renewed.get(str(event.delivery_id), float(event.attributes["arrived"]))
+
+    async def _renew(self, event: Event) -> str | None:
+        """Its id, when it is still ours."""
+        try:
+            await self._watch.extend(event)
+        except VedetteError as error:
+            if error.code != "E8004":
+                raise
+            return None
+        self._renewed[str(event.delivery_id)] = asyncio.get_running_loop().time()
+        return event.delivery_id
+
+    async def close(self) -> None:
+        """Cancel the watch; what it holds goes to others at once. One that lasts is kept, and only lets go."""
+        watch = self._watch
+        if watch.status == "cancelled" or watch.closed:
+            return
+        if watch.delivery != "reliable":
+            await watch.cancel()
+            return
+        for event in watch.waiting():
+            watch.release(event)
+        await watch.leave()
+
+
+class RemoteJob(DeliveredJob):
+    """One delivery of a consume loop. `async with job:` ACKs when the block ends well and NACKs when it raises."""
+
+    def __init__(self, watch: RemoteWatch, event: Event) -> None:
+        super().__init__(event)
+        self._watch = watch
+
+    async def ack(self) -> None:
+        self.ended = True
+        await self._watch.ack(self.event)
+
+    async def nack(self, *, retry: bool = True, delay: float | None = None, cause: str | None = None) -> None:
+        self.ended = True
+        await self._watch.nack(self.event, retry=retry, delay=delay, cause=cause)
+
+    async def reject(self, reason: str | None = None) -> None:
+        """No further try: it becomes a dead letter."""
+        await self.nack(retry=False, cause=reason)
+
+    async def extend(self, by: float | None = None) -> None:
+        await self._watch.extend(self.event, by)
+
+    async def __aenter__(self) -> RemoteJob:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        if error is not None and not isinstance(error, Exception):
+            if not self.ended:
+                self._watch.release(self.event)
+            return False
+        try:
+            if error is not None and not self.ended:
+                await self.nack(cause=self.failed(error))
+            elif not self.ended:
+                await self.ack()
+        except VedetteError as problem:
+            self.too_late(problem)
+        return error is not None

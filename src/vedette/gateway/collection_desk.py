@@ -1,0 +1,354 @@
+"""External collections at the broker, on the engine's thread alone: who follows what, and what the pipeline delivers.
+
+Theory of operation. A stream over a collection is one subscription at the registry. Its first subscriber's snapshot is
+read at an offset of the journal, and the stream is registered with that offset as its boundary: the pipeline tells
+everything after it. Whoever comes later joins the stream where it stands: its snapshot is what the stream has been told
+by then (`collection_images`), and what it is told while the snapshot is read is replayed from the window, as in a
+resume. So every subscriber has one chain without a hole and without a repeat, and each event is encoded once.
+
+When continuity is lost (the source's log was, or our lease) the streams concerned are closed and their subscribers are
+told to begin anew. Never is anything left out in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from vedette.errors import FilterError, InvalidStatement, VedetteError
+from vedette.gateway import link
+from vedette.gateway.collection_images import Documents
+from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar, Rows
+from vedette.gateway.collection_streams import (
+    CollectionStream,
+    Joining,
+    Reason,
+    StreamState,
+    ToldChange,
+    Wanted,
+)
+from vedette.gateway.frames import encode, engine_error, message, wire_value
+from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
+from vedette.gateway.subscribing import MATCHER_VERSION
+from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
+from vedette.pipeline.ingest_frames import Complete, Deliver, PartitionStatus, Status
+
+if TYPE_CHECKING:
+    from vedette.gateway.broker import Broker, Client
+
+__all__ = ["CollectionDesk"]
+
+log = logging.getLogger(__name__)
+
+
+class CollectionDesk:
+    def __init__(self, broker: Broker, registrar: Registrar) -> None:
+        self._broker = broker
+        self._registrar = registrar
+        self._ingest = IngestDesk()
+        self._numbers: dict[int, CollectionStream] = {}
+        """Streams by their number at the registry."""
+        self._standing: set[CollectionStream] = set()
+        self._opening = 0
+        self._early: dict[int, list[tuple[ToldChange, Reason]]] = {}
+        """For numbers that are not known yet, while something is being opened."""
+        self._states: dict[int, str] = {}
+        """Partitions and what the pipeline last said about them."""
+        self._last_id = 0
+        self._reached = 0
+        """All partitions are told up to this offset."""
+        self._causal: set[CollectionStream] = set()
+        """Streams that hold something back until the batch is complete."""
+        self.changes = 0
+        """Changes that were told to somebody here."""
+        self.resyncs = 0
+
+    # --- subscribing --------------------------------------------------------------------------------------------
+
+    def subscribe(self, client: Client, sub: str, wanted: Wanted, number: Callable[[], int]) -> None:
+        """`number` gives a new stream its number."""
+        desk = client.desk
+        joining = Joining(client, sub, wanted)
+        known = desk.streams.get(wanted.key)
+        if isinstance(known, CollectionStream):
+            self._broker.join(client, sub, known)
+            if known.state is StreamState.OPENING:
+                known.waiting.append(joining)
+            else:
+                self._join(known, joining)
+            return
+        actor = None if client.system else client.actor
+        stream = CollectionStream(desk, number(), actor, wanted, self._closed)
+        desk.streams[wanted.key] = stream
+        self._broker.join(client, sub, stream)
+        stream.waiting.append(joining)
+        self._opening += 1
+        self._last_id += 1
+        stream.ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
+
+        def done(outcome: Opened | VedetteError) -> None:
+            self._opened(stream, outcome)
+
+        self._registrar.post(Opening(ids=stream.ids, tenant=desk.tenant, wanted=wanted, done=done))
+
+    def _opened(self, stream: CollectionStream, outcome: Opened | VedetteError) -> None:
+        self._opening -= 1
+        if isinstance(outcome, VedetteError):
+            for joining in stream.waiting:
+                self._refuse(stream, joining, outcome)
+        elif stream.state is StreamState.CLOSED:
+            self._registrar.post(Ending(ids=stream.ids))
+        else:
+            self._stand(stream, outcome)
+        if not self._opening:
+            self._early.clear()
+
+    def _stand(self, stream: CollectionStream, opened: Opened) -> None:
+        stream.state = StreamState.STANDING
+        stream.registered, stream.version, stream.boundary = opened.numbers, opened.version, opened.boundary
+        stream.collections, stream.partitions = opened.collections, frozenset(opened.epochs)
+        self._ingest.know(opened.epochs)
+        self._numbers.update(dict.fromkeys(opened.numbers, stream))
+        self._standing.add(stream)
+        first, *others = stream.waiting
+        stream.waiting = []
+        if self._is_there(stream, first):
+            documents = opened.documents if first.wanted.snapshot else None
+            self._welcome(stream, first, stream.history.last_seq, stream.position, opened.boundary, documents)
+        for joining in others:
+            if self._is_there(stream, joining):
+                self._join(stream, joining)
+        early = [told for number in opened.numbers for told in self._early.pop(number, ())]
+        for change, reason in early:
+            self._tell(stream, change, reason)
+
+    def _join(self, stream: CollectionStream, joining: Joining) -> None:
+        """Where the stream stands now; what it had been told by then is read elsewhere."""
+        seq, position = stream.history.last_seq, stream.position
+        if not joining.wanted.snapshot:
+            self._welcome(stream, joining, seq, position, self._reached, None)
+            return
+
+        def done(outcome: Rows | VedetteError) -> None:
+            self._looked(stream, joining, seq, position, outcome)
+
+        self._registrar.post(
+            Looking(
+                tenant=stream.desk.tenant,
+                collections=tuple(stream.collections),
+                wanted=joining.wanted,
+                after=self._reached if stream.state is StreamState.LIVE else stream.boundary,
+                told=dict(stream.places),
+                done=done,
+            )
+        )
+
+    def _looked(
+        self,
+        stream: CollectionStream,
+        joining: Joining,
+        seq: int,
+        position: int,
+        outcome: Rows | VedetteError,
+    ) -> None:
+        if not self._is_there(stream, joining):
+            return
+        if isinstance(outcome, VedetteError):
+            self._refuse(stream, joining, outcome)
+        elif not stream.history.reaches(seq):
+            text = "the collection is too busy for a snapshot just now: subscribe again"
+            self._refuse(stream, joining, InvalidStatement("E1102", text))
+        else:
+            self._welcome(stream, joining, seq, position, outcome.offset, outcome.documents)
+
+    def _is_there(self, stream: CollectionStream, joining: Joining) -> bool:
+        client = joining.client
+        known = (client.port, client.conn) in self._broker.clients
+        return known and client.subs.get(joining.sub) is stream
+
+    def _refuse(self, stream: CollectionStream, joining: Joining, error: VedetteError) -> None:
+        if not self._is_there(stream, joining):
+            return
+        client, sub = joining.client, joining.sub
+        self._broker.part(client, sub)
+        payload = engine_error(error)
+        payload["message"] = f"Subscribe failed: {payload['message']}"
+        self._broker.say(client, link.Failed(conn=client.conn, id=sub, payload=payload))
+
+    def _welcome(
+        self,
+        stream: CollectionStream,
+        joining: Joining,
+        seq: int,
+        position: int,
+        offset: int,
+        documents: Documents | None,
+    ) -> None:
+        """The subscriber's chain begins at `seq`; what the stream was told since then follows."""
+        client, sub, wanted = joining
+        payload = {
+            "subId": sub,
+            "matcherVersion": MATCHER_VERSION,
+            "partitions": 1,
+            "seq": seq,
+            "host": "pipeline",
+            "resumeToken": stream.desk.token(stream, seq, pending=documents is not None),
+        }
+        first = [message("subscribe_ack", payload, sub)]
+        if documents is not None:
+            rows = [
+                wanted.row(stream.collections[collection], key, document)
+                for (collection, key), document in sorted(documents.items())
+            ]
+            first.append(
+                client.desk.head + encode(sub) + stream.initial(rows, seq, offset, position)
+                if wanted.watch is not None
+                else _snapshot(stream, joining, rows, seq, offset)
+            )
+        replay = stream.history.last_seq > seq
+        record = link.Subscribed(
+            conn=client.conn,
+            sub=sub,
+            stream=stream.number,
+            seq=seq,
+            first=first,
+            head=client.desk.head,
+            replay=replay,
+        )
+        self._broker.say(client, record, sub)
+        if replay:
+            self._broker.replay(client, sub, stream, seq)
+
+    def _closed(self, stream: CollectionStream) -> None:
+        """Nobody follows it any more."""
+        self._standing.discard(stream)
+        self._causal.discard(stream)
+        for number in stream.registered:
+            self._numbers.pop(number, None)
+        if stream.registered:
+            self._registrar.post(Ending(ids=stream.ids))
+
+    # --- what the pipeline delivers -----------------------------------------------------------------------------
+
+    def take(self, frame: Deliver | Complete | Status) -> None:
+        """One frame of an ingest link, in the order of arrival."""
+        for output in self._ingest.take(frame):
+            match output:
+                case Told(change=record):
+                    self._told(ToldChange(record), output)
+                case Unfiltered(change=record):
+                    self._unfiltered(ToldChange(record))
+                case Resync(partition=partition):
+                    self._resync(self._following(partition), "generation")
+                case Reached(offset=offset):
+                    assert isinstance(frame, Complete)
+                    self._complete(offset, frame.version)
+                case PartitionStatus():
+                    self._status(output)
+
+    def _told(self, change: ToldChange, told: Told) -> None:
+        for reason, numbers in zip(Reason, (told.enter, told.update, told.leave), strict=True):
+            for number in numbers:
+                stream = self._numbers.get(number)
+                if stream is not None:
+                    self._tell(stream, change, reason)
+                elif self._opening:
+                    self._early.setdefault(number, []).append((change, reason))
+
+    def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
+        if stream.wanted.causal:
+            stream.held.append((change, reason))
+            self._causal.add(stream)
+        else:
+            self._tell_now(stream, change, reason)
+
+    def _tell_now(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
+        try:
+            seq, tail = stream.tell_change(change, reason)
+        except Exception:  # a document that cannot be told: its subscribers must not miss it in silence
+            log.exception("A change could not be told", extra={"action": "collection.untold"})
+            self._resync([stream], "gap")
+            return
+        self.changes += 1
+        self._broker.tell(stream, seq, tail)
+
+    def _unfiltered(self, change: ToldChange) -> None:
+        """The index was unsure (ruling 2): held against everything that follows the collection here."""
+        record = change.record
+        for stream in set(self._numbers.values()):
+            if stream.state is not StreamState.LIVE or record.offset <= stream.boundary:
+                continue  # what it misses now it is told when the batch with it comes
+            if stream.desk.tenant == record.tenant and record.collection in stream.collections:
+                reason = stream.judge(change)
+                if reason is not None:
+                    self._tell(stream, change, reason)
+
+    def _complete(self, offset: int, version: int) -> None:
+        """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
+        self._reached = offset
+        for stream in list(self._causal):
+            held, stream.held = stream.held, []
+            for change, reason in sorted(held, key=lambda told: told[0].record.offset):
+                self._tell_now(stream, change, reason)
+        self._causal.clear()
+        ready = [stream for stream in self._standing if stream.version <= version]
+        for stream in ready:
+            stream.state = StreamState.LIVE
+            self._standing.discard(stream)
+
+    def _status(self, status: PartitionStatus) -> None:
+        before = self._states.get(status.partition)
+        self._states[status.partition] = status.state
+        if status.state == "stale" and before not in (None, "stale"):
+            self._resync(self._following(status.partition), "gap")
+
+    def _following(self, partition: int) -> list[CollectionStream]:
+        return [stream for stream in self._numbers.values() if partition in stream.partitions]
+
+    # --- continuity is lost -------------------------------------------------------------------------------------
+
+    def lapsed(self) -> None:
+        """Our lease was lost and with it what was delivered since."""
+        self._resync(list(self._numbers.values()), "gap")
+        self._early.clear()
+
+    def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
+        """Close the streams and tell who followed them, once, to begin anew."""
+        lost = {id(stream): stream for stream in streams}
+        if not lost:
+            return
+        self.resyncs += len(lost)
+        log.warning(
+            "%d streams have to begin anew",
+            len(lost),
+            extra={"action": "collection.resync", "reason": reason},
+        )
+        for stream in lost.values():
+            stream.promised_until = 0.0  # nobody can come back to it
+        for client in list(self._broker.clients.values()):
+            for name in [n for n, s in client.subs.items() if id(s) in lost]:
+                self._broker.say(client, link.Stale(conn=client.conn, sub=name, reason=reason))
+                self._broker.part(client, name)
+        for stream in lost.values():
+            stream.desk.close_stream(stream)
+
+
+def _snapshot(
+    stream: CollectionStream, joining: Joining, rows: list[dict[str, Any]], seq: int, offset: int
+) -> bytes:
+    """A page of a filter's documents, or why there is none: the subscription stands either way."""
+    sub, query = joining.sub, joining.wanted.query
+    assert query is not None
+    try:
+        page = snapshot_page(query, rows)
+    except FilterError as error:
+        code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
+        return message("error", {"code": code, "message": error.text, "subId": sub}, sub)
+    token = stream.desk.token(stream, seq)
+    payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": offset, "resumeToken": token}
+    data = message("snapshot", wire_value(payload), sub)
+    if len(data) > MAX_SNAPSHOT_BYTES:
+        text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
+        return message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
+    return data

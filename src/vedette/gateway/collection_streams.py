@@ -1,0 +1,227 @@
+"""Streams over external collections: the pipeline says which changes concern them, here they become events.
+
+    opening ── registered ──▶ standing ── first batch with it is complete ──▶ live ── resync, nobody left ──▶ closed
+
+While it is opening its subscribers wait. A standing stream may still have to be told what came after its boundary; a
+live one has been told everything up to the end of the last batch. Where exactly a stream stands its `places` say: of
+each partition it was told every change up to there that concerns it, and none after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vedette.change import Event
+from vedette.gateway.collection_images import Place
+from vedette.gateway.frames import wire_value
+from vedette.gateway.streams import Stream
+from vedette.language.documents import DocumentFilter, Environment
+from vedette.language.queries import Query
+from vedette.pipeline.ingest_frames import DeliveredChange
+from vedette.sources.images import decode_image
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.watch_form import WatchForm
+from vedette.watch.delta import same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from vedette.gateway.broker import Client
+    from vedette.gateway.desk import Desk
+
+__all__ = ["CollectionStream", "Joining", "Reason", "StreamState", "ToldChange", "Wanted"]
+
+
+class StreamState(IntEnum):
+    OPENING = 0
+    STANDING = 1
+    LIVE = 2
+    CLOSED = 3
+
+
+class Reason(IntEnum):
+    """What a change is to a subscription."""
+
+    ENTER = 0
+    UPDATE = 1
+    LEAVE = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a subscription over an external collection asks for; equal ones share a stream."""
+
+    key: bytes
+    collections: tuple[str, ...]
+    """As the client names them: `shop::orders`; several are a union."""
+    form: Form
+    condition: DocumentFilter
+    watch: WatchForm | None = None
+    """None: a filter, whose events are deltas of documents."""
+    include_data: bool = False
+    low_priority: bool = False
+    snapshot: bool = False
+    """Whether this subscriber begins with what there is."""
+    query: Query | None = field(default=None, compare=False)
+    """Of a filter: how its snapshot is ordered and cut."""
+
+    @property
+    def causal(self) -> bool:
+        """Whether events come in one order over all partitions, held back until all have passed their place."""
+        return self.watch is not None and self.watch.options.ordering.kind == "causal"
+
+    def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        """A document as it is told: the row of a WATCH, or the document itself."""
+        if self.watch is not None:
+            return self.watch.row(key, document, collection)
+        return {"id": key, "_type": collection, **document}
+
+
+class Joining(NamedTuple):
+    """A subscriber who was asked to wait."""
+
+    client: Client
+    sub: str
+    wanted: Wanted
+
+
+class ToldChange:
+    """A delivered change, its images decoded once for all streams."""
+
+    def __init__(self, record: DeliveredChange) -> None:
+        self.record = record
+
+    @cached_property
+    def before(self) -> dict[str, Any] | None:
+        return None if self.record.before is None else decode_image(self.record.before)
+
+    @cached_property
+    def after(self) -> dict[str, Any] | None:
+        return None if self.record.after is None else decode_image(self.record.after)
+
+
+class CollectionStream(Stream):
+    """The events of one subscription at the registry, for everyone who asked for the same with the same rights."""
+
+    __slots__ = (
+        "_ended",
+        "boundary",
+        "collections",
+        "held",
+        "ids",
+        "partitions",
+        "places",
+        "position",
+        "registered",
+        "state",
+        "version",
+        "waiting",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        desk: Desk,
+        number: int,
+        actor: str | None,
+        wanted: Wanted,
+        ended: Callable[[CollectionStream], None],
+    ) -> None:
+        super().__init__(desk, number, wanted.key, actor)
+        self.wanted = wanted
+        self.state = StreamState.OPENING
+        self.collections: dict[str, str] = {}
+        """As the journal calls them ▸ as the client does."""
+        self.ids: tuple[str, ...] = ()
+        """What this gateway calls it at the registry, once for each collection."""
+        self.registered: tuple[int, ...] = ()
+        """Its numbers at the registry, one for each collection."""
+        self.held: list[tuple[ToldChange, Reason]] = []
+        """With causal order: what waits for its batch to be complete."""
+        self.boundary = 0
+        """The journal's offset at which it began."""
+        self.version = 0
+        """Of the registry: batches of this version and later know it."""
+        self.partitions: frozenset[int] = frozenset()
+        """Where its changes come from."""
+        self.position = 0
+        self.places: dict[int, Place] = {}
+        """Partition ▸ the last change that it was told."""
+        self.waiting: list[Joining] = []
+        """Who waits for it to be opened."""
+        self._ended = ended
+
+    def tell_change(self, change: ToldChange, reason: Reason) -> tuple[int, bytes]:
+        """Number a change that the pipeline found to concern it."""
+        record = change.record
+        self.places[record.partition] = (record.epoch, record.seq)
+        self.position += 1
+        offset = record.offset
+        if self.wanted.watch is not None:
+            return self.tell(b'"payload"', wire_value(self._event(change, reason).to_dict()), offset)
+        return self.tell(b'"delta"', self._delta(change, reason), offset)
+
+    def _event(self, change: ToldChange, reason: Reason) -> Event:
+        kind = ("added", "changed", "removed")[reason]
+        document = change.before if reason is Reason.LEAVE else change.after
+        prev = (
+            self._row(change, change.before)
+            if reason is Reason.UPDATE and change.before is not None
+            else None
+        )
+        return Event(
+            type=kind,
+            tick=change.record.offset,
+            position=self.position,
+            match=self._row(change, document or {}),
+            prev=prev,
+        )
+
+    def _row(self, change: ToldChange, document: Mapping[str, Any]) -> dict[str, Any]:
+        return self.wanted.row(self.collections[change.record.collection], change.record.key, document)
+
+    def _delta(self, change: ToldChange, reason: Reason) -> dict[str, Any]:
+        record = change.record
+        gone = reason is Reason.LEAVE and record.op == "delete"
+        delta: dict[str, Any] = {
+            "type": ("create", "update", "delete")[reason],
+            "reason": "delete" if gone else ("enter", "update", "leave")[reason],
+            "id": f"{self.collections[record.collection]}/{record.key}",
+            "timestamp": record.time_ms,
+        }
+        if self.wanted.include_data and reason is not Reason.LEAVE and change.after is not None:
+            delta["document"] = wire_value(self._row(change, change.after))
+        return delta
+
+    def judge(self, change: ToldChange) -> Reason | None:
+        """What a change that came unfiltered is to it; None when nothing."""
+        was, is_now = self._holds(change, change.before), self._holds(change, change.after)
+        if was and is_now:
+            hidden = self.wanted.watch is not None and same(
+                self._row(change, change.before or {}), self._row(change, change.after or {})
+            )
+            return None if hidden else Reason.UPDATE
+        return Reason.ENTER if is_now else Reason.LEAVE if was else None
+
+    def _holds(self, change: ToldChange, document: Mapping[str, Any] | None) -> bool:
+        record = change.record
+        return document is not None and self.wanted.condition.matches(
+            Environment(
+                doc=document, id=record.key, collection=record.collection, op=record.op, before=change.before
+            )
+        )
+
+    def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
+        """A snapshot for one subscriber: the stream stood at `seq` then. It begins the chain."""
+        event = Event(type="initial", tick=offset, position=position, matches=tuple(rows))
+        return self.tail(seq, None, offset, b'"payload"', wire_value(event.to_dict()))
+
+    def close(self) -> None:
+        super().close()
+        if self.state is not StreamState.CLOSED:
+            self.state = StreamState.CLOSED
+            self._ended(self)

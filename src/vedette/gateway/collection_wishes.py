@@ -1,0 +1,123 @@
+"""Which subscriptions are about external collections, and what they ask for.
+
+A type or collection with a name in front, `shop::orders`, is one of the source `shop` and answered by the pipeline.
+Every other one is a type of the graph and answered by the engine (docs/design/pipeline.md, Which host answers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from vedette.errors import PolicyError, SubscriptionError
+from vedette.gateway.collection_streams import Wanted
+from vedette.gateway.frames import Subscribe
+from vedette.gateway.tokens import subscription_hash
+from vedette.language.documents import compile_filter
+from vedette.language.queries import Query
+from vedette.language.statements import Watch
+from vedette.language.syntax import NamedType, NodePattern, TypeExpression, UnionType
+from vedette.subscriptions.forms import Form, expression_of, form_of_query
+from vedette.subscriptions.watch_form import WatchForm, read_watch
+
+if TYPE_CHECKING:
+    from vedette.gateway.broker import Client
+
+__all__ = ["is_external", "request_auth", "watches_collection", "wish_of_query", "wish_of_watch"]
+
+SEPARATOR = "::"
+
+
+def is_external(collection: str) -> bool:
+    return SEPARATOR in collection
+
+
+def watches_collection(statement: Watch) -> bool:
+    """Whether any element of the pattern is of an external collection."""
+    return any(
+        isinstance(element, NodePattern) and any(map(is_external, _names(element.type)))
+        for element in statement.pattern.elements
+    )
+
+
+def _names(type_: TypeExpression | None) -> Iterator[str]:
+    if isinstance(type_, NamedType):
+        yield type_.name
+    elif isinstance(type_, UnionType):
+        for member in type_.members:
+            yield from _names(member)
+
+
+def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Subscribe) -> Wanted:
+    """Raises E6204 for what the pipeline does not answer."""
+    _check_rights(client)
+    watch = read_watch(text, params)
+    _check_answered(watch)
+    form = Form(kind="watch", source=text, params=params)
+    condition = compile_filter(expression_of(form))
+    return Wanted(
+        key=_key(
+            client,
+            "watch",
+            *watch.collections,
+            repr(condition.expression),
+            repr(watch.columns),
+            watch.options.ordering.kind,
+        ),
+        collections=watch.collections,
+        form=form,
+        condition=condition,
+        watch=watch,
+        low_priority=payload.priority == "low",
+        snapshot=watch.options.initial.kind == "full",
+    )
+
+
+def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: Subscribe) -> Wanted:
+    _check_rights(client)
+    auth = request_auth(client)
+    form = form_of_query(asked, auth, client.desk.clock.now())
+    condition = compile_filter(expression_of(form))
+    data = str(payload.includeData)
+    return Wanted(
+        key=_key(client, "filter", query.collection, repr(condition.expression), data),
+        collections=(query.collection,),
+        form=form,
+        condition=condition,
+        include_data=payload.includeData,
+        low_priority=payload.priority == "low",
+        snapshot=payload.sendSnapshot,
+        query=query,
+    )
+
+
+def request_auth(client: Client) -> dict[str, Any] | None:
+    """`request.auth` of a filter, bound when it is subscribed to (ruling 16); none in the system context."""
+    if client.system:
+        return None
+    claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
+    return {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
+
+
+def _check_rights(client: Client) -> None:
+    """Where policies decide who sees what, one that knows no external collections can only say no."""
+    if not client.system and client.desk.database.schema.policies:
+        raise PolicyError("E7001", "Permission denied")
+
+
+def _check_answered(watch: WatchForm) -> None:
+    """What a gateway does not have for external collections is refused; `buffer` is the replay window's business."""
+    graph = [name for name in watch.collections if not is_external(name)]
+    if graph:
+        text = f"a union of external collections and types of the graph ({graph[0]}) has no one host: use two watches"
+        raise SubscriptionError("E6204", text)
+    options = watch.options
+    for name, there in (("window", options.window.kind == "none"), ("on_full", options.on_full == "drop")):
+        if not there:
+            text = f"the option {name} is not there for external collections over the network: leave it out"
+            raise SubscriptionError("E6204", text, fields={"option": name})
+
+
+def _key(client: Client, *parts: str) -> bytes:
+    actor = "" if client.system else client.actor or ""
+    return subscription_hash(client.desk.tenant, actor, "collection", *parts)

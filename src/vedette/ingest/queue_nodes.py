@@ -1,0 +1,132 @@
+"""The nodes of the file queue: every statement that makes, changes and ends `FileTask` nodes and their dead letters."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from vedette.engine.session import Session
+from vedette.errors import VedetteError
+from vedette.ingest.queue_table import TaskImage
+from vedette.ingest.tasks import FileOperation, FileTask
+from vedette.values import timestamp_from_text
+
+__all__ = ["TASK", "TaskNodes", "joined"]
+
+log = logging.getLogger(__name__)
+
+TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
+"""What is returned of a task, by MATCH and by WATCH."""
+_SPAWN = """SPAWN t: FileTask {
+    key = $key, path = $path, watch_id = $watch_id, collection = $collection, operation = $operation,
+    priority = $priority, queued_at = $queued_at } RETURNING t.id"""
+_CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
+    watch_id = $watch_id, operation = $operation, priority = $priority, generation = t.generation + 1 }"""
+_KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
+_TASKS = f"MATCH t: FileTask RETURN {TASK}"
+_LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
+_LETTER_IDS = "MATCH l: _DeadLetter RETURN l.id, l.element"
+
+
+class TaskNodes:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._session.execute("BEGIN")
+        try:
+            yield
+            self._session.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def put(self, before: TaskImage | None, task: FileTask, now: datetime, *, claimed: bool) -> TaskImage:
+        """Within a transaction. A fresh node has no failures and no delay behind it."""
+        if before is None:
+            return self.spawn(task, now)
+        if before.dead_at is not None:
+            self.kill(task.key)
+            return self.spawn(task, now)
+        task = joined(before.task, task)
+        if before.due_at is not None and not claimed:
+            self.kill(task.key)
+            return self.spawn(task, before.queued_at)
+        self._session.execute(
+            _CHANGE,
+            key=task.key,
+            watch_id=task.watch_id,
+            operation=str(task.operation),
+            priority=task.priority,
+        )
+        return replace(before, task=task, due_at=None)
+
+    def spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
+        values = {
+            "key": task.key,
+            "path": task.path,
+            "watch_id": task.watch_id,
+            "collection": task.collection,
+            "operation": str(task.operation),
+            "priority": task.priority,
+            "queued_at": queued_at,
+        }
+        ((element,),) = self._session.execute(_SPAWN, values).rows
+        return TaskImage(element=element, task=task, queued_at=queued_at)
+
+    def kill(self, key: str) -> None:
+        self._session.execute(_KILL, key=key)
+
+    def redrive(self, dead: Iterable[TaskImage]) -> None:
+        """Dead letters are nodes again."""
+        elements = {image.element for image in dead}
+        if not elements:
+            return
+        for letter, element in self._session.execute(_LETTER_IDS).rows:
+            if element in elements:
+                self._session.execute("REDRIVE #$letter", letter=letter)
+
+    def images(self) -> Iterator[TaskImage]:
+        """Of every task and every dead letter, as far as the graph knows them."""
+        tasks = self._session.execute(_TASKS)
+        for row in tasks.rows:
+            match = dict(zip(tasks.columns, row, strict=True))
+            yield TaskImage(element=match["file_task"], task=_task(match), queued_at=match["t.queued_at"])
+        for text, attempts, cause, created_at in self._session.execute(_LETTERS).rows:
+            match = json.loads(text)
+            if "file_task" in match:
+                yield TaskImage(
+                    element=match["file_task"],
+                    task=_task(match),
+                    queued_at=timestamp_from_text(match["t.queued_at"]),
+                    attempts=attempts,
+                    error=cause,
+                    dead_at=created_at,
+                )
+
+    def _roll_back(self) -> None:
+        try:
+            self._session.execute("ROLLBACK")
+        except VedetteError as error:
+            log.debug("Nothing to roll back: %s", error)
+
+
+def joined(earlier: FileTask | None, later: FileTask) -> FileTask:
+    """Two tasks of one path are one: the later operation, the higher priority."""
+    return later if earlier is None else replace(later, priority=max(earlier.priority, later.priority))
+
+
+def _task(match: Mapping[str, Any]) -> FileTask:
+    return FileTask(
+        path=match["t.path"],
+        watch_id=match["t.watch_id"],
+        collection=match["t.collection"],
+        operation=FileOperation(match["t.operation"]),
+        priority=match["t.priority"],
+    )

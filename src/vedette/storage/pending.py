@@ -1,0 +1,106 @@
+"""Batches that are durable but not yet entered in the tables. No I/O.
+
+Entering a small batch in its tables costs several times as much as keeping it: five pages are written where one
+would do. So it is kept as it is, one row of the table `pending`, and entered soon after, together with its neighbours.
+Whoever reads in between is shown both, tables and batches, of one moment.
+
+    pending.batch    MessagePack: [offset before its first journal row, tick, puts, deletes, journal, meta]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from vedette.storage.seam import Batch, ElementRecord, JournalRow
+
+__all__ = ["Pending", "PendingElements", "decode_pending", "encode_pending", "net_effect", "rows_of"]
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Pending(NamedTuple):
+    """One batch that waits to be entered."""
+
+    offset: int
+    """The journal's last offset before it."""
+    tick: int
+    puts: list[ElementRecord]
+    deletes: list[str]
+    journal: list[JournalRow]
+    meta: list[tuple[str, str]]
+
+    @property
+    def last_offset(self) -> int:
+        return self.offset + len(self.journal)
+
+    @property
+    def rows(self) -> int:
+        """How much there is to do to enter it: a row for each element and change, and one for the rest."""
+        return len(self.puts) + len(self.deletes) + len(self.journal) + 1
+
+
+_decoder = msgspec.msgpack.Decoder(Pending)
+
+
+def encode_pending(offset: int, batch: Batch) -> bytes:
+    return _encode((offset, batch.tick, batch.puts, batch.deletes, batch.journal, batch.meta))
+
+
+def decode_pending(blob: bytes) -> Pending:
+    """Raises ValueError for bytes that `encode_pending` did not make."""
+    try:
+        return _decoder.decode(blob)
+    except msgspec.MsgspecError as problem:
+        raise ValueError(str(problem)) from problem
+
+
+def rows_of(batches: Iterable[Pending]) -> Iterator[JournalRow]:
+    """Journal rows with the offsets that were given to them."""
+    for batch in batches:
+        for place, row in enumerate(batch.journal, batch.offset + 1):
+            yield JournalRow._make((*row[:-1], place))
+
+
+def net_effect(batches: Sequence[Pending]) -> Batch:
+    """What several batches come to, entered at once. An element keeps the place of its first change."""
+    records: dict[str, ElementRecord | None] = {}
+    facts: dict[str, str] = {}
+    for batch in batches:
+        records.update(dict.fromkeys(batch.deletes))
+        records.update([(record.id, record) for record in batch.puts])
+        facts.update(batch.meta)
+    return Batch(
+        tick=max((batch.tick for batch in batches), default=0),
+        puts=[record for record in records.values() if record is not None],
+        deletes=[id for id, record in records.items() if record is None],
+        journal=list(rows_of(batches)),
+        meta=tuple(facts.items()),
+    )
+
+
+class PendingElements:
+    """Shows stored elements as they are once the batches are entered; what is new comes after what was there."""
+
+    def __init__(self, batches: Sequence[Pending]) -> None:
+        effect = net_effect(batches)
+        self._gone = frozenset(effect.deletes)
+        self._nodes = {record.id: record for record in effect.puts if record.targets is None}
+        self._edges = {record.id: record for record in effect.puts if record.targets is not None}
+
+    def nodes(self, stored: Iterable[ElementRecord]) -> Iterator[ElementRecord]:
+        return self._shown(stored, self._nodes)
+
+    def edges(self, stored: Iterable[ElementRecord]) -> Iterator[ElementRecord]:
+        return self._shown(stored, self._edges)
+
+    def _shown(
+        self, stored: Iterable[ElementRecord], fresh: Mapping[str, ElementRecord]
+    ) -> Iterator[ElementRecord]:
+        left = dict(fresh)
+        for record in stored:
+            if record.id not in self._gone:
+                yield left.pop(record.id, record)
+        yield from left.values()

@@ -1,0 +1,90 @@
+"""The pipeline without Spark: the same data source, stages and frames, one micro-batch after the other.
+
+It keeps what Spark's checkpoint keeps, where the last batch ended that was delivered whole, and can be made to die in
+the middle of one: the batch then runs again, as it would on Spark, with the same range and the same version.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.datasource import JournalStream
+from vedette.pipeline.deliver import close_links
+from vedette.pipeline.partition_states import StateTeller
+from vedette.pipeline.topology import hot_path
+from vedette.sources.journal import open_journal
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry
+
+__all__ = ["LocalPipeline"]
+
+
+class LocalPipeline:
+    """`step` runs a batch if there is one; `with pipeline:` runs them in a thread."""
+
+    def __init__(self, home: Path, *, secret: str, store: str | None = None, max_rows: int = 1_000) -> None:
+        self.journal = open_journal(store or home)
+        self.registry = SubscriptionRegistry(store or home)
+        self._compactor = Compactor(self.registry, home / "index")
+        self.context = PipelineContext(
+            journal=self.journal.address, registry=self.registry.address, index=home / "index", secret=secret
+        )
+        options = {"journal": self.journal.address, "index": str(home / "index"), "maxrows": str(max_rows)}
+        self._stream = JournalStream(options)
+        self._states = StateTeller(self.context)
+        self._offset = self._stream.initialOffset()
+        self._planned: dict[str, int] | None = None
+        self.die_after: int | None = None
+        """Die after so many changes of the next batch were delivered."""
+        self._stop = Flag()
+        self._thread: Thread | None = None
+
+    def step(self, *, publish: bool = True) -> bool:
+        """One batch; whether there was one. A batch that died is run again, as it was planned."""
+        if publish:
+            self._compactor.publish()
+        self._states.tell(self.journal.partitions(), self.registry.gateways())
+        planned = self._planned or self._stream.latestOffset(self._offset, self._stream.getDefaultReadLimit())
+        if planned == self._offset:
+            return False
+        self._planned = planned
+        for task in self._stream.partitions(self._offset, planned):
+            batches = self._stream.read(task)
+            if self.die_after is not None:
+                first = next(batches)
+                list(hot_path(self.context)(iter([first.slice(0, self.die_after)])))
+                self.die_after = None
+                close_links()
+                return True
+            list(hot_path(self.context)(batches))
+        self._offset, self._planned = planned, None
+        return True
+
+    def settle(self) -> None:
+        """Run batches until nothing is left to deliver."""
+        while self.step():
+            pass
+
+    def __enter__(self) -> LocalPipeline:
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self.step()
+
+    def close(self) -> None:
+        close_links()
+        self._states.close()
+        self.registry.close()
+        self.journal.close()

@@ -1,0 +1,334 @@
+"""External collections over the network: journal ▸ stages of the pipeline ▸ ingest link ▸ gateway ▸ client.
+
+Spark itself is left out here (`vedette.testing.pipeline`); tests/spark has it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.gateway.breaking import BreakingLine
+from tests.gateway.serving import Serving
+from vedette.change import Event
+from vedette.client.remote import connect
+from vedette.client.remote_watch import RemoteWatch
+from vedette.errors import SourceError, SubscriptionError
+from vedette.gateway import collection_registrar
+from vedette.sources.images import encode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source, SourceEvent
+from vedette.testing.pipeline import LocalPipeline
+
+
+class Shop:
+    """A server with one source, whose documents the test writes."""
+
+    def __init__(self, directory: Path, server: Serving) -> None:
+        self.server = server
+        self.journal = open_journal(directory)
+        self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3))
+        self.pipeline = LocalPipeline(directory, secret=server.service.secret.hex())
+        self._written = 0
+
+    def write(self, *documents: tuple[str, dict[str, Any] | None], collection: str = "shop::orders") -> None:
+        events = []
+        for key, document in documents:
+            self._written += 1
+            events.append(
+                SourceEvent(
+                    event_id=str(self._written),
+                    collection=collection,
+                    key=key,
+                    after=None if document is None else encode_image(document),
+                    time_ms=self._written,
+                )
+            )
+        self.journal.append("shop", events, None)
+
+    async def settle(self) -> None:
+        await asyncio.to_thread(self.pipeline.settle)
+
+    def close(self) -> None:
+        self.pipeline.close()
+        self.journal.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with Serving(tmp_path / "data") as server:
+        shop = Shop(tmp_path / "data", server)
+        yield shop
+        shop.close()
+
+
+def run(body: Any, *arguments: Any) -> None:
+    asyncio.run(asyncio.wait_for(body(*arguments), 60))
+
+
+async def take(watch: RemoteWatch, count: int) -> list[Event]:
+    events = []
+    for _ in range(count):
+        event = await watch.next(timeout=20)
+        assert event is not None
+        events.append(event)
+    return events
+
+
+def told(events: list[Event]) -> list[tuple[str, Any]]:
+    return [(event.type, event.match) for event in events]
+
+
+async def from_the_source_to_the_client(shop: Shop) -> None:
+    shop.write(("a", {"status": "open", "total": 50}), ("b", {"status": "paid", "total": 120}))
+    async with connect(shop.server.url) as c:
+        watch = await c.watch(
+            "WATCH o: shop::orders WHERE o.total > $least RETURN o.id, o.total", least=100
+        ).ready()
+        (initial,) = await take(watch, 1)
+        assert initial.matches == ({"o.id": "b", "o.total": 120},)
+        shop.write(("a", {"status": "open", "total": 101}), ("b", {"status": "done", "total": 120}))
+        shop.write(("a", {"status": "open", "total": 102}), ("b", {"status": "done", "total": 1}))
+        shop.write(("a", None))
+        await shop.settle()
+        events = await take(watch, 4)
+        by_key = {key: [e for e in events if e.match is not None and e.match["o.id"] == key] for key in "ab"}
+        assert told(by_key["a"]) == [
+            ("added", {"o.id": "a", "o.total": 101}),
+            ("changed", {"o.id": "a", "o.total": 102}),
+            ("removed", {"o.id": "a", "o.total": 102}),
+        ]
+        assert by_key["a"][1].prev == {"o.id": "a", "o.total": 101}
+        assert told(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
+        assert [event.position for event in events] == [1, 2, 3, 4]
+        await watch.cancel()
+        shop.write(("c", {"total": 1000}))
+        await shop.settle()
+        while shop.pipeline.registry.count():  # noqa: ASYNC110 - another process would have to tell
+            await asyncio.sleep(0.01)
+
+
+def test_from_the_source_to_the_client(shop: Shop):
+    run(from_the_source_to_the_client, shop)
+
+
+async def documents(shop: Shop) -> None:
+    shop.write(("a", {"n": 1}), ("b", {"n": 2}))
+    async with connect(shop.server.url) as c:
+        watch = await c.documents("shop::orders", filter="doc.n > 1").ready()
+        (initial,) = await take(watch, 1)
+        assert initial.matches == ({"id": "b", "_type": "shop::orders", "n": 2},)
+        shop.write(("a", {"n": 5}))
+        await shop.settle()
+        shop.write(("b", {"n": 0}), ("a", None))
+        await shop.settle()
+        entered, *gone = await take(watch, 3)
+        assert entered.match == {"id": "a", "_type": "shop::orders", "n": 5}
+        assert {
+            (event.type, event.attributes["delta"]["reason"], event.attributes["delta"]["id"])
+            for event in gone
+        } == {
+            ("delete", "leave", "shop::orders/b"),
+            ("delete", "delete", "shop::orders/a"),
+        }
+
+
+def test_documents(shop: Shop):
+    run(documents, shop)
+
+
+WATCH = "WATCH o: shop::orders WHERE o.n >= 5 RETURN o.id, o.n"
+
+
+class Follower:
+    """A client's own picture of what it watches, made of what it is told and nothing else."""
+
+    def __init__(self, watch: RemoteWatch, least: int, *, causal: bool = False) -> None:
+        self.watch, self.least, self.causal = watch, least, causal
+        self.rows: dict[str, int] = {}
+        self.ticks: list[int] = []
+
+    async def follow(self, last: str) -> dict[str, int]:
+        """Take events until the document of this key is in the picture."""
+        while last not in self.rows:
+            event = await self.watch.next(timeout=20)
+            assert event is not None, self.rows
+            self.take(event)
+        return self.rows
+
+    def take(self, event: Event) -> None:
+        self.ticks.append(event.tick)
+        if event.type in ("initial", "resync"):
+            self.rows = {row["o.id"]: row["o.n"] for row in event.matches or ()}
+            return
+        assert event.match is not None
+        key, n = event.match["o.id"], event.match["o.n"]
+        if event.type == "added":
+            assert key not in self.rows, "a repeat reached the client"
+            self.rows[key] = n
+        elif event.type == "changed":
+            assert event.prev is not None
+            assert self.rows[key] == event.prev["o.n"], "something before this was lost"
+            self.rows[key] = n
+        else:
+            assert self.rows.pop(key) == n
+
+
+async def whatever_happens(shop: Shop, seed: int) -> None:
+    """Subscribers come, join and go; batches die in the middle and run again; lines break; a picture stays true."""
+    chance = Random(seed)
+    documents: dict[str, int] = {}
+    followers: list[Follower] = []
+
+    def write() -> None:
+        batch: list[tuple[str, dict[str, Any] | None]] = []
+        for _ in range(chance.randint(1, 12)):
+            key = f"k{chance.randrange(8)}"
+            if chance.random() < 0.2:
+                documents.pop(key, None)
+                batch.append((key, None))
+            else:
+                documents[key] = chance.randrange(10)
+                batch.append((key, {"n": documents[key], "noise": chance.random()}))
+        shop.write(*batch)
+
+    async with (
+        BreakingLine(shop.server.port) as line,
+        connect(line.url) as broken,
+        connect(shop.server.url) as whole,
+    ):
+        for _ in range(60):
+            match chance.choice(
+                ("write", "write", "batch", "batch", "hidden", "die", "come", "come", "go", "cut")
+            ):
+                case "write":
+                    write()
+                case "batch":
+                    await asyncio.to_thread(shop.pipeline.step)
+                case "hidden":
+                    await asyncio.to_thread(shop.pipeline.step, publish=False)
+                case "die":
+                    write()
+                    shop.pipeline.die_after = chance.randint(1, 4)
+                    await asyncio.to_thread(shop.pipeline.step)
+                case "come":
+                    least, order = chance.choice((0, 5)), chance.choice(("", " [ordering: causal]"))
+                    client = chance.choice((broken, whole))
+                    text = f"WATCH o: shop::orders WHERE o.n >= {least}{order} RETURN o.id, o.n"
+                    followers.append(Follower(client.watch(text), least, causal=bool(order)))
+                case "go":
+                    followers.append(Follower(whole.watch(WATCH), 5))
+                    await followers[-1].watch.ready()
+                    await followers.pop().watch.cancel()
+                case "cut":
+                    line.cut()
+        await asyncio.gather(*(follower.watch.ready() for follower in followers))
+        await shop.settle()
+        documents["end"] = 99
+        shop.write(("end", {"n": 99}))
+        await shop.settle()
+        for follower in followers:
+            expected = {key: n for key, n in documents.items() if n >= follower.least}
+            assert await follower.follow("end") == expected
+            if follower.causal:
+                assert follower.ticks == sorted(follower.ticks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_picture_stays_true_whatever_happens(shop: Shop, seed: int):
+    run(whatever_happens, shop, seed)
+
+
+async def refusals(shop: Shop) -> None:
+    async with connect(shop.server.url) as c:
+        with pytest.raises(SourceError, match="E6103"):
+            await c.watch("WATCH o: store::orders RETURN o").ready()
+        for text in (
+            "WATCH o: shop::orders, p: shop::people RETURN o",
+            "WATCH o: shop::orders [mode: consume] RETURN o",
+            "WATCH o: shop::orders [window: tumbling(10s)] RETURN o",
+            "WATCH o: shop::orders RETURN COUNT(*)",
+        ):
+            with pytest.raises(SubscriptionError, match="E6204"):
+                await c.watch(text).ready()
+
+
+def test_what_the_pipeline_does_not_answer_is_refused(shop: Shop):
+    run(refusals, shop)
+
+
+async def sharing(shop: Shop) -> None:
+    """Equal subscriptions are one at the registry; another database's are not there at all."""
+    shop.write(("a", {"n": 7}))
+    async with connect(shop.server.url) as one, connect(shop.server.url) as two:
+        watches = [await c.watch(WATCH).ready() for c in (one, two, two)]
+        watches.append(await one.watch("WATCH o:shop::orders WHERE o.n >= $n RETURN o.id, o.n", n=5).ready())
+        assert shop.pipeline.registry.count() == 1
+        shop.write(("b", {"n": 8}))
+        await shop.settle()
+        for watch in watches:
+            assert [e.type for e in await take(watch, 2)] == ["initial", "added"]
+    async with connect(shop.server.url, database="other") as c:
+        with pytest.raises(SourceError, match="E6103"):
+            await c.watch(WATCH).ready()
+
+
+def test_equal_subscriptions_are_one(shop: Shop):
+    run(sharing, shop)
+
+
+async def union(shop: Shop) -> None:
+    shop.write(("a", {"n": 7}))
+    async with connect(shop.server.url) as c:
+        watch = await c.watch("WATCH o: shop::orders | shop::returns WHERE o.n > 1 RETURN o").ready()
+        shop.write(("a", {"n": 8}), collection="shop::returns")
+        await shop.settle()
+        initial, added = await take(watch, 2)
+        assert initial.matches == ({"o": {"id": "a", "_type": "shop::orders", "n": 7}},)
+        assert added.match == {"o": {"id": "a", "_type": "shop::returns", "n": 8}}
+
+
+def test_union(shop: Shop):
+    run(union, shop)
+
+
+async def resync(shop: Shop, lose: Callable[[], None]) -> None:
+    """Who follows is told once, begins anew, and misses nothing after that."""
+    shop.write(("a", {"n": 7}))
+    async with connect(shop.server.url) as c:
+        watch = await c.watch(WATCH).ready()
+        shop.write(("b", {"n": 8}))
+        await shop.settle()
+        assert [e.type for e in await take(watch, 2)] == ["initial", "added"]
+        lose()
+        await shop.settle()
+        again, initial = await take(watch, 2)
+        assert (again.type, initial.type) == ("resync", "initial")
+        assert initial.matches is not None
+        shop.write(("c", {"n": 9}))
+        await shop.settle()
+        assert told(await take(watch, 1)) == [("added", {"o.id": "c", "o.n": 9})]
+        assert watch.poll() == []
+
+
+def test_a_source_that_is_stale_asks_for_a_resync(shop: Shop):
+    run(resync, shop, lambda: shop.journal.mark("shop", "stale", "the slot is gone"))
+
+
+def test_a_new_epoch_asks_for_a_resync(shop: Shop):
+    run(resync, shop, lambda: shop.journal.mark("shop", "live", "the slot is gone", new_epoch=True))
+
+
+def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collection_registrar, "LEASE_SECONDS", 0.3)
+
+    def lose() -> None:
+        (gateway,) = shop.pipeline.registry.gateways()
+        shop.pipeline.registry.leave(gateway.name)
+
+    run(resync, shop, lose)

@@ -1,0 +1,135 @@
+"""Files on Spark: the same outcomes and the same chunks as without, wherever they are stored; and Spark may fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.qdrant_server import qdrant_server
+from tests.unit.ingest.pdf_file import pdf_of
+from vedette.clock import SystemClock
+from vedette.ingest.chunking import ChunkingConfig
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.ingest.preparation import FileToRead, PreparedFile, Without
+from vedette.ingest.qdrant import QdrantVectors
+from vedette.ingest.vectors import VectorStore
+from vedette.pipeline.file_batches import BulkConfig, Recipe, SparkDesk, SparkIngestion, SparkPreparation
+from vedette.testing.vectors import MemoryVectors
+
+EMBEDDER = HashingEmbedder()
+CHUNKING = ChunkingConfig(max_characters=200, overlap_characters=40)
+MAX_BYTES = 20_000
+
+
+def recipe(**more: Any) -> Recipe:
+    return Recipe(**{"embedder": "hashing", "chunking": CHUNKING, "max_file_bytes": MAX_BYTES, **more})
+
+
+class Closed:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, _session: Any) -> None:
+        self.times += 1
+
+
+def desk_of(spark: Any, closed: Closed | None = None, **bounds: Any) -> SparkDesk:
+    """A desk at the session of all tests: up at once, and not ours to end."""
+    config = BulkConfig(from_files=1, until_files=1, **bounds)
+    desk = SparkDesk(lambda: spark, closed or Closed(), SystemClock(), config)
+    while not desk.takes(1):
+        pass
+    return desk
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> list[FileToIngest]:
+    """Files of every kind and every trouble, and what to do with each."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    for number in range(20):
+        (root / f"note{number}.md").write_text(f"# Note {number}\n" + "some words, and others\n" * number)
+        (root / f"code{number}.py").write_text(f"def f{number}():\n    return {number}\n" * (number + 1))
+    (root / "paper.pdf").write_bytes(pdf_of(["a page of text", "another"]))
+    (root / "broken.pdf").write_bytes(b"%PDF-1.4 broken")
+    (root / "picture.txt").write_bytes(b"\x89PNG\r\n\x00\x00\x00")
+    (root / "large.txt").write_text("x" * (MAX_BYTES + 1))
+    (root / "empty.txt").write_text("")
+    os.mkfifo(root / "pipe")
+    names = [*sorted(path.name for path in root.iterdir()), "gone.txt"]
+    files = [FileToIngest(path=f"{root}/{name}", watch_id="w", collection="docs") for name in names]
+    return [*files, FileToIngest(path=f"{root}/deleted.md", watch_id="w", collection="docs", delete=True)]
+
+
+def seen(outcomes: Sequence[FileOutcome]) -> list[Any]:
+    return [
+        (each.file, each.status, each.chunks, each.failure and (each.failure.error_type, each.failure.kind))
+        for each in outcomes
+    ]
+
+
+def contents(store: VectorStore, files: Sequence[FileToIngest]) -> Any:
+    everything = store.search("docs", EMBEDDER.embed(["words"])[0], EMBEDDER.name, 10_000)
+    chunks = sorted((hit.path, hit.start, hit.end, hit.title, hit.text) for hit in everything)
+    return chunks, store.stored("docs", [file.path for file in files])
+
+
+def clean(files: Sequence[FileToIngest]) -> tuple[list[Any], Any]:
+    """What comes of them without Spark."""
+    store = MemoryVectors()
+    ingestion = Ingestion(EMBEDDER, store, SystemClock(), chunking=CHUNKING, max_file_bytes=MAX_BYTES)
+    return seen(ingestion.ingest(files)), contents(store, files)
+
+
+def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[FileToIngest]) -> None:
+    store = MemoryVectors()
+    preparation = SparkPreparation(desk_of(spark, batch_bytes=30_000), recipe(), EMBEDDER)
+    ingestion = Ingestion(EMBEDDER, store, SystemClock(), preparation=preparation)
+    outcomes = ingestion.ingest(tree)
+    assert (seen(outcomes), contents(store, tree)) == clean(tree)
+    again = {outcome.status for outcome in ingestion.ingest(tree) if outcome.failure is None}
+    assert again == {"unchanged", "removed", "ingested"}, "ingested: only the one without any text"
+    assert ingestion.ingest([]) == []
+
+
+def test_stored_by_the_executors_on_a_server(spark: Any, tree: list[FileToIngest]) -> None:
+    with qdrant_server() as (url, server):
+        store = QdrantVectors(url)
+        here = Ingestion(EMBEDDER, store, SystemClock())
+        ingestion = SparkIngestion(desk_of(spark), recipe(qdrant_url=url), here, SystemClock())
+        assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
+        server.requests.clear()
+        (outcome,) = ingestion.ingest([file for file in tree if file.path.endswith("note9.md")])
+        assert outcome.status == "unchanged"
+        assert not [each for each in server.requests if each.endswith("/points/batch")]
+        server.is_down = True
+        kinds = {outcome.failure and outcome.failure.kind for outcome in ingestion.ingest(tree[:3])}
+        assert kinds == {"sink"}, "an outage is nobody's fault"
+        store.close()
+
+
+def test_unchanged_content_is_not_embedded(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("words")
+    preparation = SparkPreparation(desk_of(spark), recipe(), EMBEDDER)
+    (first,) = preparation.prepare([FileToRead(path=str(path))])
+    assert isinstance(first, PreparedFile)
+    (second,) = preparation.prepare([FileToRead(path=str(path), known_hash=first.content_hash)])
+    assert second is Without.UNCHANGED
+
+
+def test_what_spark_fails_to_do_is_done_here(spark: Any, tree: list[FileToIngest]) -> None:
+    closed, store = Closed(), MemoryVectors()
+    desk = desk_of(spark, closed)
+    broken = recipe(embedder="there is none of this name")  # every task of the job fails
+    ingestion = Ingestion(
+        EMBEDDER, store, SystemClock(), preparation=SparkPreparation(desk, broken, EMBEDDER)
+    )
+    assert (seen(ingestion.ingest(tree)), contents(store, tree)) == clean(tree)
+    assert closed.times == 1
+    assert desk.takes(1_000_000) == 0, "not at once again"
