@@ -22,6 +22,7 @@ setup-bench:
 	@scripts/setup .venv-bench requirements-bench.lock
 	@scripts/ensure-node
 	@scripts/ensure-queue-servers
+	@scripts/ensure-push-servers
 
 run: setup ## start Vedette with a demo
 	.venv/bin/vedette serve --demo $(ARGS)

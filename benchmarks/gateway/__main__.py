@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks.gateway.fanout import fan_out
 from benchmarks.gateway.load import CASES, Load
 
 __all__: list[str] = []
@@ -43,12 +44,15 @@ def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
 
 def main() -> None:
     parser = ArgumentParser(prog="python -m benchmarks.gateway", description=__doc__)
-    parser.add_argument("case", choices=sorted(CASES))
+    parser.add_argument("case", choices=sorted([*CASES, "fan_out"]))
     parser.add_argument("--connections", type=int, default=2_000)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--workers", type=int, default=0)
     asked = parser.parse_args()
+    if asked.case == "fan_out":
+        print(json.dumps(uvloop.run(fan_out(asked.connections, asked.seconds)), indent=1))
+        return
     with (
         tempfile.TemporaryDirectory(prefix="vedette-bench-") as folder,
         served(Path(folder) / "data", asked.workers) as (port, pids),

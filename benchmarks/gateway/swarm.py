@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-__all__ = ["SwarmClient", "connect_swarm", "masked"]
+__all__ = ["SwarmClient", "connect_swarm", "masked", "text_frame"]
 
 _REQUEST = (
     "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -20,8 +20,11 @@ _MASK = b"\x00\x00\x00\x00"
 
 
 def masked(message: object) -> bytes:
+    return text_frame(msgspec.json.encode(message))
+
+
+def text_frame(data: bytes) -> bytes:
     """A client's text frame; with a mask of zeros, which is a mask like any other."""
-    data = msgspec.json.encode(message)
     size = len(data)
     if size < 126:
         head = bytes((0x81, 0x80 | size))

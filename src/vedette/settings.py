@@ -71,6 +71,22 @@ class Settings:
         "",
         "PostgreSQL URL for the journal and the registry of external collections; empty: the data directory",
     )
+    pipeline_lag_limit_seconds: float = _setting(
+        120.0,
+        "How old a change may be before its partition is degraded: clients resync instead, in seconds",
+        low=1.0,
+    )
+    slo_delivery_seconds: float = _setting(
+        5.0,
+        "Target for the p99 of delivery; missed for a minute, low priority is passed over, in seconds",
+        low=0.0,
+    )
+    slo_bloom_false_positives: float = _setting(
+        0.05, "Share of absent keys that the index may let through before changes are broadcast", low=0.0
+    )
+    pipeline_metrics_port: int = _setting(
+        0, "Port of the pipeline's own /metrics on loopback; 0: only `serve` shows its figures", low=0
+    )
     ingest_address: str = _setting(
         "", "host:port where executors on other machines deliver; empty: a socket in the data directory"
     )

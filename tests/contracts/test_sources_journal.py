@@ -223,3 +223,25 @@ def test_an_append_to_nothing_leaves_nothing(journal: CollectionJournal):
     with pytest.raises(SourceError):
         journal.append("unknown", [event("1", "a", {"n": 1})], "t")
     assert everything(journal) == []
+
+
+def test_what_is_past_an_offset_is_counted_by_partition(journal: CollectionJournal, clock: ManualClock):
+    journal.append("shop", [event("1", "a", {"n": 1}), event("2", "b", {"n": 1})], None)
+    clock.advance(5)
+    last = journal.append("shop", [event("3", "a", {"n": 2})], None).offset
+    rows = everything(journal)
+    for offset in range(last + 1):
+        past = [row for row in rows if row.offset > offset]
+        found = journal.behind(offset)
+        assert found.keys() == {row.partition for row in past}
+        for partition, behind in found.items():
+            own = [row for row in past if row.partition == partition]
+            assert behind == (len(own), own[0].appended_ms)
+
+
+def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJournal):
+    first, *others = journal.partitions()
+    journal.break_off(first.id)
+    after = {partition.id: partition.epoch for partition in journal.partitions()}
+    assert after[first.id] > first.epoch
+    assert all(after[partition.id] == partition.epoch for partition in others)

@@ -32,7 +32,7 @@ def commands(command: Any, name: str) -> Iterator[tuple[str, set[str]]]:
         options = {
             text
             for parameter in command.params
-            if parameter.param_type_name == "option"
+            if parameter.param_type_name == "option" and not parameter.hidden
             for text in [*parameter.opts, *parameter.secondary_opts]
         }
         yield name, options - {"--data", "--help", "-h"}

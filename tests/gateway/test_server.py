@@ -19,13 +19,14 @@ import jwt
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 from tests.gateway.serving import Serving
+from tests.gateway.signing import KEYS, token
 from vedette.errors import SettingsError
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import check_exposure, origin_allowed
@@ -282,24 +283,6 @@ def test_websocat_can_talk_to_it(server: Serving):
 # --- tokens -------------------------------------------------------------------------------------------------------
 
 
-def key_pairs() -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Algorithm ▸ the key to sign with, and its public half as a JWK."""
-    rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    ed_key = ed25519.Ed25519PrivateKey.generate()
-    rsa_jwk = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(rsa_key.public_key()))
-    ed_jwk = json.loads(jwt.algorithms.OKPAlgorithm.to_jwk(ed_key.public_key()))
-    secret = os.urandom(32)
-    shared = json.loads(jwt.algorithms.HMACAlgorithm.to_jwk(secret))
-    return {
-        "HS256": (secret, {**shared, "kid": "h"}),
-        "RS256": (rsa_key, {**rsa_jwk, "kid": "r"}),
-        "EdDSA": (ed_key, {**ed_jwk, "kid": "e"}),
-    }
-
-
-KEYS = key_pairs()
-
-
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Serving]:
     keys = tmp_path / "keys.json"
@@ -307,17 +290,6 @@ def guarded(tmp_path: Path) -> Iterator[Serving]:
     with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
         server.home.database("shop").define(ONTOLOGY)
         yield server
-
-
-def token(algorithm: str = "HS256", seconds: float = 60, **claims: Any) -> str:
-    key, jwk = KEYS[algorithm]
-    expires = datetime.now(UTC) + timedelta(seconds=seconds)
-    return jwt.encode(
-        {"tenant": "shop", "admin": True, "exp": expires, **claims},
-        key,
-        algorithm,
-        headers={"kid": jwk["kid"]},
-    )
 
 
 @pytest.mark.parametrize("algorithm", sorted(KEYS))

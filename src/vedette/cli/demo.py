@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from vedette.engine.database import Database
 from vedette.engine.session import Session
 
-__all__ = ["DATABASE", "EXAMPLE", "OVERVIEW", "advance", "prepare"]
+__all__ = ["DATABASE", "EXAMPLE", "OVERVIEW", "SOURCE", "add_source", "advance", "prepare"]
 
 DATABASE: Final = "demo"
+SOURCE: Final = "board"
+"""The board's own log as an external collection: what is done with MongoDB and PostgreSQL, without either."""
 
 ONTOLOGY: Final = """\
 ontology Board {
@@ -75,6 +78,22 @@ ORDER BY load, p.name LIMIT 1"""
 _OLDEST_DONE: Final = (
     'MATCH t: Task WHERE t.status = "done" RETURN t.id, t.title ORDER BY t.finished_at LIMIT 1'
 )
+
+
+def add_source(directory: Path) -> str:
+    """Make the board's own log a source of the pipeline, once; a WATCH over it, which Spark then answers."""
+    from vedette.sources.journal import open_journal
+    from vedette.sources.records import Source
+
+    journal = open_journal(directory)
+    try:
+        if all(source.name != SOURCE for source in journal.sources()):
+            journal.add_source(
+                Source(name=SOURCE, kind="graph", address=str(directory.resolve()), tenant=DATABASE)
+            )
+    finally:
+        journal.close()
+    return f"WATCH t: {SOURCE}::Task RETURN t.title, t.status"
 
 
 def prepare(database: Database) -> bool:

@@ -122,4 +122,4 @@ def folder_child(data: str, directory: Path) -> Child:
             return False
         return bool(folders) and not link.is_there()
 
-    return Child("folder daemon", command, lambda _pid: link.is_there(), essential=False, is_wanted=is_wanted)
+    return Child("folder daemon", command, lambda _pid: link.is_there(), vital=False, wanted=is_wanted)

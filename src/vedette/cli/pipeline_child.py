@@ -16,47 +16,50 @@ from contextlib import closing
 from pathlib import Path
 
 from vedette.cli.supervisor import Child, Restarts
-from vedette.clock import Clock
 
-__all__ = ["LOCK_FILE", "pipeline_child"]
+__all__ = ["LOCK_FILE", "LOG_FILE", "pipeline_child", "speak_into_log"]
 
+LOG_FILE = "pipeline.log"
+"""What it and Spark have to say."""
+_MOST_LOG_BYTES = 16 * 1024 * 1024
 LOCK_FILE = "pipeline.lock"
 """Held by the pipeline of a data directory: there is one at a time."""
 _STATUS_FILE = "pipeline.json"
 _JOURNAL_FILE = "collections.db"
-_LOOK_SECONDS = 1.0
 _NO_JAVA = (
     "There are sources, but no Java: their collections are not watched. Install Java 17 or newer, or set JAVA_HOME; "
     "`vedette doctor` looks. The rest works."
 )
 
 
-def pipeline_child(data: str, directory: Path, *, clock: Clock, say: Callable[[str], None]) -> Child:
+def pipeline_child(data: str, directory: Path, say: Callable[[str], None]) -> Child:
     """For a supervisor: it is started when there is a source to read."""
     command = [sys.executable, "-m", "vedette", "pipeline", "--data", data, "--role", "child"]
+
+    def is_ready(pid: int) -> bool:
+        ready = _is_at_work(directory, pid)
+        if ready:
+            say("The pipeline is at work.")
+        return ready
+
     return Child(
-        "pipeline",
+        f"pipeline (see {Path(data) / LOG_FILE})",
         command,
-        lambda pid: _is_at_work(directory, pid),
+        is_ready,
         restarts=Restarts(first_seconds=1.0, cap_seconds=30.0, steady_seconds=60.0),
-        wanted=_Wanted(directory, clock, say),
+        wanted=_Wanted(directory, say),
         vital=False,
     )
 
 
 class _Wanted:
-    """Whether the pipeline is to be started; looks once a second, says once what is missing."""
+    """Whether the pipeline is to be started; says once what is missing."""
 
-    def __init__(self, directory: Path, clock: Clock, say: Callable[[str], None]) -> None:
-        self._directory, self._clock, self._say = directory, clock, say
-        self._look_at = 0.0
+    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
+        self._directory, self._say = directory, say
         self._told = False
 
     def __call__(self) -> bool:
-        now = self._clock.monotonic()
-        if now < self._look_at:
-            return False
-        self._look_at = now + _LOOK_SECONDS
         if not has_sources(self._directory) or _runs_elsewhere(self._directory):
             return False
         if shutil.which("java") is not None or os.environ.get("JAVA_HOME"):
@@ -65,6 +68,18 @@ class _Wanted:
             self._told = True
             self._say(_NO_JAVA)
         return False
+
+
+def speak_into_log(directory: Path) -> None:
+    """In the child: from now on all output, also that of Java, goes to the log; a long one is put aside first."""
+    path = directory / LOG_FILE
+    if path.is_file() and path.stat().st_size > _MOST_LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(descriptor, stream.fileno())
+    os.close(descriptor)
 
 
 def has_sources(directory: Path) -> bool:
@@ -107,4 +122,4 @@ def _is_at_work(directory: Path, pid: int) -> bool:
         status = json.loads((directory / _STATUS_FILE).read_text())
     except (OSError, ValueError):
         return False
-    return status.get("pid") == pid and status.get("state") == "running"
+    return bool(status.get("pid") == pid and status.get("state") == "running")

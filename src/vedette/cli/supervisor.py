@@ -51,9 +51,9 @@ class Child:
     command: Sequence[str]
     is_ready: Callable[[int], bool]
     """Whether the process of this id is at work."""
-    essential: bool = True
+    vital: bool = True
     """Whether everything ends when it cannot start; another is tried again and again."""
-    is_wanted: Callable[[], bool] = lambda: True
+    wanted: Callable[[], bool] = lambda: True
     """Asked before every start, now and then until it says yes."""
     restarts: Restarts = field(default_factory=Restarts)
     process: subprocess.Popen[bytes] | None = None
@@ -108,7 +108,7 @@ class Supervisor:
         return child is self._children[0] or self._children[0].was_ready
 
     def _start_if_wanted(self, child: Child, now: float) -> None:
-        if child.is_wanted():
+        if child.wanted():
             self._start(child)
         else:
             child.due_at = now + _WANTED_SECONDS
@@ -124,7 +124,7 @@ class Supervisor:
         if code is None:
             child.was_ready = child.was_ready or child.is_ready(process.pid)
             return None
-        if child.essential and (not child.was_ready or code == 0):
+        if child.vital and (not child.was_ready or code == 0):
             return 1 if code else 0
         wait = child.restarts.wait(now - child.started_at)
         self._say(f"The {child.name} ended ({_ending(code)}); it is started again in {wait:.1f} s.")

@@ -72,17 +72,18 @@ def queue_stats(
 
 @admin_app.command("system-stats")
 def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
-    """Show memory, watches by health, capacity and what the collections hold."""
+    """Show the daemon's share of the memory, watches by health, capacity and what the collections hold."""
     from vedette.errors import IngestError
     from vedette.ingest.memory import memory_usage
 
     directory = directory_at(data)
     with open_tables(data) as tables:
         watches, capacity = tables.watches(), tables.system.capacity()
-    memory = memory_usage()
+        state = tables.system.degradation()
     record: dict[str, Any] = {
-        "memory_total_bytes": memory.total_bytes,
-        "memory_used_share": round(memory.used_share, 3),
+        "memory_total_bytes": memory_usage().total_bytes,
+        "memory_used_share": round(state.memory_usage, 3),
+        "memory_checked_at": state.last_check_at,
         "watches": len(watches),
         **{
             f"watches_{name}": count

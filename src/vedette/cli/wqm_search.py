@@ -37,7 +37,8 @@ def search(
 ) -> None:
     """Search the text of files: path, lines or pages, score.
 
-    It works beside a running daemon, which answers from what it has at this moment. The score is 1 for the same direction of meaning and about 0 for none in common.
+    A running daemon answers from what it has at this moment. The score is 1 for the same direction of meaning and
+    about 0 for none in common.
 
     \b
     Examples:

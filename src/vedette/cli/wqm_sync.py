@@ -66,7 +66,8 @@ def sync(
                 "No folder is watched. `wqm watch add FOLDER --collection NAME` makes a watch."
             )
         if not dry_run and daemon_link(directory).is_there():
-            if not all([_asked_for(watch_id, tables, directory) for watch_id in chosen]):
+            done = [_asked_for(watch_id, tables, directory) for watch_id in chosen]
+            if not all(done):
                 raise typer.Exit(1)
             return
         seen = SeenFiles(directory / FILE_NAME)

@@ -224,11 +224,15 @@ def remove(
     data: DataOption = DEFAULT_DATA,
 ) -> None:
     """Watch it no more; its text leaves the collection. The files stay as they are."""
+    from vedette.handshake.configs import WatchType
     from vedette.sources.files.seen import FILE_NAME, SeenFiles
 
     directory = directory_at(data)
     with open_tables(data) as tables:
         row = found_watch(tables, watch)
+        if row.config.watch_type is WatchType.SOURCE:
+            name = row.watch_id.removeprefix("source:")
+            raise CommandFailed(f"{row.watch_id} is no folder: `vedette source remove {name}` removes it.")
         confirm(f"Stop watching {row.config.path} ({row.watch_id})?", force=force)
         seen = SeenFiles(directory / FILE_NAME)
         try:
@@ -337,14 +341,15 @@ def _removed(directory: Path, row: WatchRow, known: set[str], tables: HandshakeT
         if other.watch_id != row.watch_id and other.config.collection == row.config.collection
     ]
     paths = [path for path in (f"{root}/{name}" for name in known) if not path.startswith(tuple(others))]
+    from vedette.ingest.vectors import remove_files
+
     link = daemon_link(directory)
     if link.is_there():
         tables.remove_watch(row.watch_id)
         return link.remove(row.watch_id, row.config.collection, paths)
+    removed = 0
     if paths:
         with open_vectors(directory) as store:
-            for path in paths:
-                store.remove(row.config.collection, path)
-            store.flush()
+            removed = remove_files(store, row.config.collection, paths)
     tables.remove_watch(row.watch_id)
-    return len(paths)
+    return removed

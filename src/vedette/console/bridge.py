@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,6 +66,22 @@ class Bridge:
     def expire(self) -> bool:
         """End it when its token has expired; whether it did."""
         return self._connection.expire(self._board.now())
+
+    def seconds_left(self) -> float:
+        """How long its token lasts."""
+        grant = self._connection.grant
+        if grant is None or grant.expires_at is None:
+            return math.inf
+        return max(0.0, (grant.expires_at - self._board.now()).total_seconds())
+
+    def last_words(self) -> list[bytes]:
+        """Why it ended. What else was waiting is no longer for whoever is at the other end."""
+        words: list[bytes] = []
+        while not self._messages.empty():
+            data = self._messages.get_nowait()
+            if data is not None and data.startswith(b'{"type":"status"'):
+                words.append(data)
+        return words
 
     def end(self, *, orderly: bool) -> None:
         self._board.disconnect(self._connection, orderly=orderly)

@@ -193,18 +193,19 @@ async def _events(board: Switchboard, request: Request) -> Response:
             yield b": connected\n\n"
             for message in first:
                 yield _sse(message)
-            while True:
+            while not bridge.expire():
                 try:
-                    async with asyncio.timeout(SSE_HEARTBEAT_SECONDS):
+                    async with asyncio.timeout(min(SSE_HEARTBEAT_SECONDS, bridge.seconds_left())):
                         data = await bridge.hear()
                 except TimeoutError:
                     yield b": heartbeat\n\n"
-                    data = b""
-                bridge.expire()
+                    continue
                 if data is None:
                     return
-                if data:
+                if not bridge.expire():
                     yield _sse(data)
+            for data in bridge.last_words():
+                yield _sse(data)
         finally:
             await opened.__aexit__(None, None, None)
 

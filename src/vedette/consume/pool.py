@@ -127,10 +127,21 @@ class Pool:
             self._arriving.extend((place.sequence, place) for place in self._for_tick)
             self._for_tick = []
 
-    def settle(self, durable: int) -> None:
-        """Let everyone stand in line whose commit is durable."""
+    @property
+    def arriving(self) -> int:
+        """How many are not in line yet, as far as anybody knows."""
+        return len(self._arriving)
+
+    def is_due(self, durable: int) -> bool:
+        """Whether somebody could stand in line by now."""
+        return bool(self._arriving) and self._arriving[0][0] <= durable
+
+    def settle(self, durable: int, most: int | None = None) -> None:
+        """Let everyone stand in line whose commit is durable, or so many of them."""
         arriving = self._arriving
-        while arriving and arriving[0][0] <= durable:
+        left = len(arriving) if most is None else min(most, len(arriving))
+        while left and arriving[0][0] <= durable:
+            left -= 1
             sequence, place = arriving.popleft()
             stale = place.sequence != sequence or place.waiting
             if not stale and place.wanted and place.item.available:

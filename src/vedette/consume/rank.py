@@ -41,7 +41,10 @@ def rank_of(values: Sequence[Any], descending: Sequence[bool]) -> Rank:
     """The order of `attribute(…)`: nulls last when ascending, first when descending, as ORDER BY has it."""
     parts: list[Any] = []
     for value, down in zip(values, descending, strict=True):
-        parts += _part(value, down)
+        if type(value) is int:  # the commonest priority, and a million of them
+            parts += (-_NUMBERS, -value) if down else (_NUMBERS, value)
+        else:
+            parts += _part(value, down)
     return tuple(parts)
 
 

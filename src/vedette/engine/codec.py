@@ -45,10 +45,15 @@ class ElementCodec:
 
     def image(self, element: Element) -> bytes:
         """The element as the journal keeps it: id, type, targets of an edge, attributes."""
-        head: dict[str, Any] = {"id": element.id, "_type": element.type}
-        if element.targets is not None:
-            head["_targets"] = element.targets
-        return self._attributes(element, head)
+        return self._attributes(element, _head(element))
+
+    def record_and_image(self, element: Element) -> tuple[ElementRecord, bytes]:
+        """Both at once: the image is the record's attributes behind a head of its own."""
+        record = self.record(element)
+        if not _RESERVED.isdisjoint(self._names[element.type]):
+            return record, self.image(element)
+        head = _encode(_head(element))
+        return record, head if record.attributes == b"{}" else b"%b,%b" % (head[:-1], record.attributes[1:])
 
     def _attributes(self, element: Element, head: dict[str, Any]) -> bytes:
         head.update(zip(self._names[element.type], element.values, strict=False))
@@ -75,6 +80,16 @@ class ElementCodec:
             if value is not None:
                 attributes[name] = convert(value)
         return tuple([attributes.get(name) for name in self._names[type_name]])
+
+
+_RESERVED = frozenset({"id", "_type", "_targets"})
+
+
+def _head(element: Element) -> dict[str, Any]:
+    head: dict[str, Any] = {"id": element.id, "_type": element.type}
+    if element.targets is not None:
+        head["_targets"] = element.targets
+    return head
 
 
 def _converters(

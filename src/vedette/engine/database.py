@@ -307,6 +307,8 @@ class Database:
         except StoreError as error:
             self.fail(error, turn)
             raise
+        if self.watching.consuming.supply.crowded:
+            self.watching.consuming.supply.let_in()
 
     def fail(self, error: StoreError, turn: Turn) -> None:
         """Fail-stop: what was not flushed never happened. Reload the last durable state, refuse writes from now on.

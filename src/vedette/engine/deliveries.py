@@ -111,7 +111,9 @@ class Deliveries:
         """Whether nobody can refuse the deletion, and nobody looks at it before the commit."""
         database = session.database
         return (
-            session.actor is None and not database.watching.immediate.shapes and database.state.is_free(element)
+            session.actor is None
+            and not database.watching.immediate.shapes
+            and database.state.is_free(element)
         )
 
     def _ack_quietly(self, session: Session, delivery: Delivery, element: Element, result: Result) -> None:

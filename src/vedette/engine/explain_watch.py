@@ -90,8 +90,8 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
 def _mode(shape: WatchShape) -> str:
     if shape.time_dependent:
         return "re-evaluated at every commit and tick: it looks at the time"
-    if shape.layered:
-        return "re-evaluated when watches or sessions come, go or change: it looks at Layer 0"
+    if shape.layered and shape.strategy == "reevaluated":
+        return "re-evaluated when something that it looks at in Layer 0 comes, goes or changes"
     return _WORK if shape.resolved.consumes else _STRATEGIES[shape.strategy]
 
 

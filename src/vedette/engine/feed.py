@@ -122,7 +122,9 @@ class WatchFeed:
             if watch.pending:
                 return None
             strategy, details = watch.shape.strategy, watch.details
-            if strategy == "rows":
+            if details.window is not None and watch.shape.aggregates:
+                rows = details.told_groups
+            elif strategy == "rows":
                 rows = evaluate(watch, database.watching.own_context(watch, database.state.graph))
             elif strategy == "groups":
                 rows = details.last_rows

@@ -55,17 +55,18 @@ def _encode_changes(
         element = after if after is not None else before
         assert element is not None
         # An element keeps the place of its first change: an edge stays behind the edges that it joins.
-        records[element.id] = codec.record(after) if after is not None else None
+        records[element.id], image = codec.record_and_image(after) if after is not None else (None, None)
+        earlier = codec.image(before) if before is not None else None
         rows.append(
             JournalRow(
-                tick=commit.tick,
-                transaction=transaction,
-                collection=element.type,
-                key=element.id,
-                before=codec.image(before) if before is not None else None,
-                after=codec.image(after) if after is not None else None,
-                time_ms=moment,
-                cause=commit.cause,
+                commit.tick,
+                transaction,
+                element.type,
+                element.id,
+                earlier,
+                image,
+                moment,
+                commit.cause,
                 seq=commit.sequence,
             )
         )

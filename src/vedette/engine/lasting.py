@@ -5,7 +5,8 @@ with its constants, and a cursor: the first commit that is not wholly confirmed,
 position that is. So a reliable watch costs a line in the store, however much it has to catch up on.
 
     watch.<id>    {"text", "constants", "actor", "name", "created_ms", "status", "altered", "filter"}; empty: it ended
-    cursor.<id>   {"sequence", "start", "confirmed", "snapshot"} for its reader,
+    cursor.<id>   {"sequence", "start", "confirmed", "snapshot", "told"} for its reader: `told` is the highest position
+                  that the end of a window gave,
                   {"fired", "done", "since", "at"} for its actions: of the commit `fired` so many are carried out; it
                   was evaluated `at` that time, and `since` that time before
 
@@ -178,6 +179,16 @@ class LastingWatches:
             sequence, start = watch.details.base, entry.position
         return {**cursor, "sequence": sequence, "start": start, "confirmed": entry.position}
 
+    def will_tell(self, watch: Watch, events: int) -> int:
+        """A window ends: what it tells is not told again like this, so its positions are never given to others.
+
+        Returns the commit that must be durable before it is handed out.
+        """
+        details = watch.details
+        details.cursor = {**(details.cursor or {}), "told": watch.position + events}
+        self._note(self._cursor(watch))
+        return self._database.state.sequence
+
     def trigger_cursor(self, firing: Firing) -> tuple[tuple[str, str], ...]:
         """What to store with the transaction of a trigger: it and everything before it are carried out."""
         details = firing.watch.details
@@ -246,6 +257,7 @@ class LastingWatches:
         else:
             watch.position = cursor["start"]
             self._catch_up_beyond(watch, cursor["confirmed"])
+            watch.position = max(watch.position, cursor.get("told", 0))
         self._watching.management.schedule_expiry(watch)
         return watch
 

@@ -21,7 +21,7 @@ from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.evaluation import Scene, watches_of
-from vedette.watch.hub import Told, evaluate, tell_anew
+from vedette.watch.hub import Told, compared, tell_anew
 from vedette.watch.layers import COUNTERS
 from vedette.watch.shape import WatchShape
 from vedette.watch.watch import Watch
@@ -329,7 +329,7 @@ class LayerNews:
                 actor=watch.actor,
             )
             self._look(watch, context, view, sight, owners)
-            rows.append((context, evaluate(watch, context)))
+            rows.append((context, compared(watch, context)))
         watch.details.result = rows[0][1]
         tell_anew(watch, rows[1][0], told)
         self._watching.count_anew(watch, state.graph)

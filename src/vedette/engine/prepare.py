@@ -53,13 +53,13 @@ class Prepared:
         for name in self.parameters:
             value = values.get(name, MISSING)
             kind = type(value)
-            if kind is str:
-                plain = value.isascii()
-            elif kind is int:
-                plain = -_SMALL < value < _SMALL
-            else:
-                plain = kind in _PLAIN
-            constants.append(value if plain else _canonical(name, value))
+            if not (
+                (kind is int and -_SMALL < value < _SMALL)
+                or (kind is str and value.isascii())
+                or kind in _PLAIN
+            ):
+                value = _canonical(name, value)
+            constants.append(value)
         return tuple(constants)
 
     def frame(self, signature: tuple[type, ...], schema: Schema) -> Frame:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Supply"]
 
+_CROWD = 256
+"""So many who come at once are let into line by whoever brought them, not by whoever takes next."""
+
 
 class Supply:
     """Pools and their matches. Called with the turn held."""
@@ -45,6 +48,8 @@ class Supply:
         """Pools that hold what comes until logical time has moved on."""
         self._choosy: dict[int, Pool] = {}
         """Pools that do not want what was there before them (initial: none)."""
+        self.crowded: list[Pool] = []
+        """Pools to which many have come that were not durable then."""
 
     # --- pools ------------------------------------------------------------------------------------------------
 
@@ -62,7 +67,7 @@ class Supply:
         )
         pool = Pool(member.group, serialized=options.serialize_by is not None, source=source)
         if _can_look_late(pool):
-            pool.late = _LateLook(self, pool)
+            pool.late = _LateLook(self, pool) if watch.shape.order else _LateUnranked(self, pool)
         if options.deliver_on == "tick":
             pool.hold_for_ticks()
             self._ticking[source.number] = pool
@@ -129,24 +134,39 @@ class Supply:
     def _tell(self, commit: Commit, shapes: Sequence[WatchShape], left: Sequence[Difference]) -> None:
         """`left`: the changes that matter to patterns of one element."""
         touched: dict[int, Pool] = {}
-        fresh = all(before is None for before, _ in commit.changes)
-        others = []
-        for shape in shapes:
-            if fresh and _stands_alone(shape) and not shape.private:
-                self._tell_fresh(shape, commit, touched)
-            else:
-                others.append(shape)
+        others: Sequence[WatchShape] = shapes
+        if not any(before for before, _ in commit.changes):
+            for shape in shapes:
+                if _speaks_for_all(shape):
+                    self._tell_fresh(shape, commit, touched)
+            others = [shape for shape in shapes if not _speaks_for_all(shape)]
         if others:
             self._tell_others(commit, others, left, touched)
+        durable = self._database.gate.durable_tick
         for pool in touched.values():  # little by little: whoever takes next shall not pay for all who came
-            pool.settle(self._database.gate.durable_tick)
+            pool.settle(durable)
+            if pool.arriving > _CROWD and pool not in self.crowded:
+                self.crowded.append(pool)
         self._consuming.wake_when_durable(touched.values(), commit.sequence)
+
+    def let_in(self) -> None:
+        """Called without the turn by who has waited for a commit: many came with it, and they stand in line now.
+
+        Little by little, so that others have their turns in between.
+        """
+        while self.crowded:
+            with self._database.turn:
+                durable = self._database.gate.durable_tick
+                for pool in self.crowded:
+                    pool.settle(durable, _CROWD)
+                self.crowded = [pool for pool in self.crowded if pool.is_due(durable)]
 
     def _tell_fresh(self, shape: WatchShape, commit: Commit, touched: dict[int, Pool]) -> None:
         """New elements, and a pattern of one element that asks no watch for itself: the commonest, and the quickest."""
         assert shape.single is not None
-        context = Context(view=self._database.state.graph, now=self._database.clock.now, tick=commit.tick)
-        now = self._consuming.now
+        desk, sequence, tick = self._consuming.desk, commit.sequence, commit.tick
+        context = Context(self._database.state.graph, self._database.clock.now, tick=tick)
+        now = self._consuming.now if desk.attempts else 0.0
         types, slot = shape.single.types, shape.single.slot
         for _, element in commit.changes:
             if element is None or element.type not in types:
@@ -158,9 +178,7 @@ class Supply:
             for source in shape.candidates(row):
                 pool = touched[source.number] = self.pools[source.number]
                 want = None if pool.late is not None else self._want_of_row(pool, (element.id,), row)
-                self._consuming.desk.offer(
-                    pool, element.id, want, sequence=commit.sequence, tick=commit.tick, now=now
-                )
+                desk.offer(pool, element.id, want, sequence=sequence, tick=tick, now=now)
 
     def _tell_others(
         self,
@@ -237,13 +255,13 @@ class Supply:
     def rank_of(self, pool: Pool, element: str) -> Rank:
         """Where the one match of an element stands in line."""
         shape = pool.source.shape
-        return rank_of(shape.order_of(self._row(shape, element)), shape.directions) if shape.order else ()
+        return rank_of(shape.order_of(self._row(shape, element)), shape.directions)
 
     def _row(self, shape: WatchShape, element: str) -> Row:
         state = self._database.state
         assert shape.single is not None
         row: Row = [None] * shape.size
-        row[0] = Context(view=state.graph, now=self._database.clock.now, tick=state.tick)
+        row[0] = Context(state.graph, self._database.clock.now, tick=state.tick)
         row[shape.single.slot] = state.graph.get(element)
         return row
 
@@ -337,16 +355,28 @@ class _LateLook:
         return self._supply.want_of(self._pool, element)
 
 
+class _LateUnranked(_LateLook):
+    """The same where whoever came first is first."""
+
+    def rank(self, element: str) -> Rank:  # noqa: ARG002 - nobody ranks before another
+        return ()
+
+
 def _can_look_late(pool: Pool) -> bool:
     """Whether all of a match follows from its one element, for everybody alike, and whenever it is looked at."""
     shape = pool.source.shape
     timeless = not any(tells_time(condition) for condition, _ in shape.resolved.order)
-    return _stands_alone(shape) and not shape.private and not pool.serialized and timeless
+    return _speaks_for_all(shape) and not pool.serialized and timeless
 
 
 def _stands_alone(shape: WatchShape) -> bool:
     """Whether its pattern is one element, and a change of that is all that can concern a match."""
     return shape.single is not None and shape.strategy == "rows"
+
+
+def _speaks_for_all(shape: WatchShape) -> bool:
+    """Whether, besides, no watch of it has conditions or eyes of its own."""
+    return shape.single is not None and not shape.private and shape.strategy == "rows"
 
 
 def _age(id: str) -> tuple[int, int, str]:

@@ -21,7 +21,7 @@ from vedette.language.context import Context
 from vedette.policy.guard import PolicyGuard
 from vedette.values import timestamp_to_ms
 from vedette.watch.delta import Delta
-from vedette.watch.hub import count_row, counted_deltas, evaluate
+from vedette.watch.hub import compared, count_row, counted_deltas, evaluate
 from vedette.watch.options import WatchOptions, read_options
 from vedette.watch.resolver import Capture
 from vedette.watch.subscription import WatchStatus
@@ -69,6 +69,7 @@ class WatchCreation:
                 session.bindings[statement.name] = self._watching.id_of(watch)
             self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             self._begin(watch)
+            self._watching.windows.begin(watch)
             if watch.lasts:
                 watch.details.request = request
                 self._watching.lasting.remember(watch, request)
@@ -161,7 +162,6 @@ class WatchCreation:
             watch.details.actions_size = compiled.size
         if options.window.kind != "none":
             watch.details.window = WindowState(options.window, now)
-            self._watching.windows.schedule(watch)
         return watch
 
     def _begin(self, watch: Watch) -> None:
@@ -221,8 +221,10 @@ class WatchCreation:
         details = watch.details
         if strategy == "reevaluated":
             details.evaluated_ms = timestamp_to_ms(context.now())
-            details.result = evaluate(watch, context)
-            return list(details.result.values())
+            details.result = compared(watch, context)
+            return (
+                [] if details.window is not None and watch.shape.aggregates else list(details.result.values())
+            )
         details.reset_counts()
         identities: dict[Any, None] = {}
         if strategy == "groups" and not watch.shape.group_keys:
@@ -257,6 +259,7 @@ class WatchCreation:
         if "destination" in facts:
             self._watching.consuming.destinations[watch.number] = facts["destination"]
         self._watching.hub.watches[watch.number] = watch
+        self._watching.windows.begin(watch)
         return watch
 
     def restore(self, meta: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from vedette.language.printer import print_statement
 from vedette.language.syntax import Literal
 from vedette.language.tree import exchange
 from vedette.values import timestamp_to_ms
-from vedette.watch.hub import Told, evaluate, tell_anew
+from vedette.watch.hub import Told, compared, evaluate, tell_anew
 from vedette.watch.options import WatchOptions
 from vedette.watch.resolver import Capture
 from vedette.watch.subscription import WatchEventKind, WatchStatus, next_status
@@ -157,10 +157,9 @@ class WatchManagement:
             self._watching.room.notify_all()
         self._watching.holding.pop(watch.number, None)
         self._watching.triggers.forget(watch)
+        self._watching.windows.forget(watch)
         if watch.has_details:
             self._watching.lasting.forget(watch)
-            if watch.details.timer is not None:
-                watch.details.timer.cancel()
             if watch.details.wake is not None:
                 watch.details.wake()
         self._watching.ended.append(watch)
@@ -220,7 +219,7 @@ class WatchManagement:
         """Another filter makes another shape. One that cannot be evaluated is refused: the watch is what it was."""
         compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
         graph, consumes = self._watching.database.state.graph, watch.options.mode == "consume"
-        seen = evaluate(watch, self._watching.own_context(watch, graph))
+        seen = compared(watch, self._watching.own_context(watch, graph))
         fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
         former, constants = (watch.shape, watch.constants), self._recaptured(request, watch, compiled, fresh)
         hub, standing = self._watching.hub_of(watch), not consumes and not watch.details.away

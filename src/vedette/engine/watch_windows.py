@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from vedette.errors import VedetteError
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
@@ -22,11 +24,28 @@ class WatchWindows:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
+        self.open: dict[int, Watch] = {}
+        """Watches that have windows, by number."""
+        self._flushing = False
 
-    def schedule(self, watch: Watch) -> None:
+    def begin(self, watch: Watch) -> None:
+        """The watch is there: its windows run from now on, if it has any."""
+        if (
+            watch.has_details
+            and watch.details.window is not None
+            and watch.status is not WatchStatus.CANCELLED
+        ):
+            self.open[watch.number] = watch
+            self._schedule(watch)
+
+    def _schedule(self, watch: Watch) -> None:
         clock, window = self._watching.database.clock, watch.details.window
         due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
         watch.details.timer = clock.call_at(due, lambda: self._window_ends(watch))
+
+    def forget(self, watch: Watch) -> None:
+        if self.open.pop(watch.number, None) is not None:
+            watch.details.timer.cancel()
 
     def _window_ends(self, watch: Watch) -> None:
         with self._watching.database.turn:
@@ -35,10 +54,26 @@ class WatchWindows:
             state = self._watching.database.state
             told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
             deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
+            if deltas and watch.details.cursor is not None:
+                told.sequence = self._watching.lasting.will_tell(watch, len(deltas))
+                self._flush_soon()
             for delta in deltas:
                 told.deliver(watch, delta)
             self._watching.settle(told, 0)
-            self.schedule(watch)
+            self._schedule(watch)
+
+    def _flush_soon(self) -> None:
+        """After everything else that is due now: one flush for all windows that end at this moment."""
+        if not self._flushing:
+            self._flushing = True
+            clock = self._watching.database.clock
+            clock.call_at(clock.monotonic(), self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        gate = self._watching.database.gate
+        with suppress(VedetteError):  # the database says itself that its store has failed
+            gate.wait(gate.submitted_tick)
 
     def _event_window(self, watch: Watch) -> list[Delta]:
         start, end, held = watch.details.window.close()

@@ -37,7 +37,7 @@ from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
 from vedette.watch.buffer import Entry
 from vedette.watch.evaluation import Moment, Scene
-from vedette.watch.hub import Told, WatchHub, evaluate, tell_anew
+from vedette.watch.hub import Told, WatchHub, compared, tell_anew
 from vedette.watch.options import WatchOptions
 from vedette.watch.subscription import WatchEventKind, WatchStatus
 from vedette.watch.watch import Watch
@@ -140,7 +140,7 @@ class Watching:
             for w in self.hub.watches.values()
             if w.actor is not None and w.status is not WatchStatus.CANCELLED and w.options.mode == "watch"
         ]
-        return {watch.number: evaluate(watch, self.own_context(watch, graph)) for watch in live}
+        return {watch.number: compared(watch, self.own_context(watch, graph)) for watch in live}
 
     def after_define(self, seen: dict[int, dict[Any, Any]], commit: Commit) -> None:
         """Compile every shape for the new schema, move its watches over, and tell actors what they see now."""
@@ -201,29 +201,30 @@ class Watching:
     def committed(self, commit: Commit, depth: int) -> None:
         """Work out what a commit means; its watches are woken when it is durable."""
         self.database.history.add(commit)
-        shapes = self.hub.concerned(commit.changes)
+        changes = commit.changes
+        shapes = self.hub.concerned(changes)
         if shapes:
-            graph = self.database.state.graph
             told = Told(commit.tick, commit.sequence, timestamp_to_ms(commit.time))
-            now = self._one_moment(told) if self.hub.looks_at_time else None
-            scene = self.scene(graph, commit.changes, commit.tick, now)
+            now = self._one_moment(told) if self.hub.looks_at_time or self.windows.open else None
+            scene = self.scene(self.database.state.graph, changes, commit.tick, now)
             checked = self.self_check.choose(shapes)
-            told.sample = checked.number if checked is not None else 0
-            self.hub.tell(shapes, commit.changes, scene, told)
+            if checked is not None:
+                told.sample = checked.number
+            self.hub.tell(shapes, changes, scene, told)
             if checked is not None:
                 self.self_check.compare(checked, scene, told)
             self.settle(told, depth)
         if self.consuming.busy:
             self.consuming.committed(commit)
         if self.immediate.shapes:
-            self._show(self.draft.landed(commit.changes))
+            self._show(self.draft.landed(changes))
         if self.hub.layered:
             self.news.committed()
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
 
     def _one_moment(self, told: Told) -> Moment:
-        """now() for a whole commit: whatever looks at the time was evaluated then."""
+        """now() for a whole commit: what looks at the time was evaluated then, and it belongs to the window of then."""
         moment = self.database.clock.now()
         told.evaluated_ms = timestamp_to_ms(moment)
         return lambda: moment
@@ -261,11 +262,12 @@ class Watching:
             self.triggers.add(told, depth)
         waking = []
         for watch in told.watches.values():
-            if watch.options.deliver_on == "tick" and watch.pending:
+            options = watch.options
+            if options.deliver_on == "tick" and watch.pending:
                 self.holding[watch.number] = watch
-            if watch.options.on_full == "block" and watch.pending >= watch.options.buffer:
+            if options.on_full == "block" and watch.pending >= options.buffer:
                 self.full[watch.number] = watch
-            if watch.options.delivery == "reliable" and watch.pending >= watch.options.buffer:
+            if options.delivery == "reliable" and watch.pending >= options.buffer:
                 self._fall_behind(watch, told.sequence)
             details = watch.known_details
             if details is not None and details.wake is not None:

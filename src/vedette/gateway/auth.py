@@ -8,40 +8,28 @@ context, `exp` must be there and acts on live connections.
 from __future__ import annotations
 
 import hmac
-import json
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
-from threading import Lock
 from typing import Any, Protocol
-from urllib.error import URLError
-from urllib.request import Request, urlopen
 
 import jwt
 
 from vedette.clock import Clock
-from vedette.errors import SettingsError
+from vedette.gateway.key_set import KeySet, load_from
 from vedette.settings import Settings
 
 __all__ = [
     "AuthError",
     "Authority",
     "Grant",
-    "KeySet",
     "LocalDoor",
     "OpenDoor",
     "TokenAuthority",
     "authority_of",
 ]
 
-log = logging.getLogger(__name__)
-_ALGORITHMS: Mapping[str, str] = {"oct": "HS256", "RSA": "RS256", "OKP": "EdDSA"}
 _LONGEST_TOKEN = 16_384
-_REFRESH_SECONDS = 300.0
-_PATIENCE_SECONDS = 5.0
-_LARGEST_KEY_SET = 1_048_576
 _REMEMBERED = 1_000
 
 
@@ -106,35 +94,6 @@ class LocalDoor:
         return Grant(tenant=database, actor=None, system=True, local=True)
 
 
-class KeySet:
-    """Public or shared keys by id. `load` is asked again for a key that is not known, but not more than often."""
-
-    def __init__(self, load: Callable[[], Any], clock: Clock) -> None:
-        self._load = load
-        self._clock = clock
-        self._lock = Lock()
-        self._keys: dict[str | None, tuple[str, Any]] = {}
-        self._loaded_at: float | None = None
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read the set again; raises SettingsError when it is none."""
-        with self._lock:
-            self._keys = _read_keys(self._load())
-            self._loaded_at = self._clock.monotonic()
-
-    @property
-    def stale(self) -> bool:
-        return self._loaded_at is None or self._clock.monotonic() - self._loaded_at > _REFRESH_SECONDS
-
-    def find(self, kid: str | None) -> tuple[str, Any] | None:
-        """The algorithm and the key. A token may leave its `kid` out when there is one key only."""
-        found = self._keys.get(kid)
-        if found is None and kid is None and len(self._keys) == 1:
-            return next(iter(self._keys.values()))
-        return found
-
-
 class TokenAuthority:
     def __init__(self, keys: KeySet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
         self.keys = keys
@@ -164,6 +123,8 @@ class TokenAuthority:
             raise _refused()
         try:
             found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
+            if found is None and self.keys.stale:
+                raise AuthError("busy", "the keys are being read again: try again in a moment")
             if found is None:
                 raise _refused()
             algorithm, key = found
@@ -199,57 +160,5 @@ def authority_of(settings: Settings, clock: Clock) -> Authority:
     """What the settings say; keys are read now, so that a mistake shows at the start."""
     if not settings.auth_keys:
         return OpenDoor()
-    place = settings.auth_keys
-    load = _from_url(place) if "://" in place else _from_file(Path(place))
-    keys = KeySet(load, clock)
+    keys = KeySet(load_from(settings.auth_keys, clock), clock)
     return TokenAuthority(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)
-
-
-def _from_file(path: Path) -> Callable[[], Any]:
-    def load() -> Any:
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise _unusable(f"{path} cannot be read: {type(error).__name__}") from error
-
-    return load
-
-
-def _from_url(url: str) -> Callable[[], Any]:
-    if not url.startswith("https://") and not url.startswith(("http://127.0.0.1", "http://localhost")):
-        raise _unusable("a key set comes over https")
-
-    def load() -> Any:
-        try:
-            request = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - checked above
-            with urlopen(request, timeout=_PATIENCE_SECONDS) as answer:  # noqa: S310
-                return json.loads(answer.read(_LARGEST_KEY_SET))
-        except (URLError, OSError, ValueError) as error:
-            raise _unusable(f"{url} cannot be read: {type(error).__name__}") from error
-
-    return load
-
-
-def _read_keys(document: Any) -> dict[str | None, tuple[str, Any]]:
-    keys: dict[str | None, tuple[str, Any]] = {}
-    listed = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
-        raise _unusable('a JWK set is an object {"keys": […]}')
-    for number, item in enumerate(listed):
-        kind = item.get("kty") if isinstance(item, dict) else None
-        algorithm = _ALGORITHMS.get(str(kind))
-        if algorithm is None or item.get("alg", algorithm) != algorithm or item.get("use", "sig") != "sig":
-            continue  # a set may hold keys for other things
-        try:
-            key = jwt.PyJWK.from_dict(item, algorithm=algorithm)
-        except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
-            raise _unusable(f"key {number} is none: {type(error).__name__}") from error
-        keys[item.get("kid")] = (algorithm, key.key)
-    if not keys:
-        raise _unusable("there is no key for HS256, RS256 or EdDSA (Ed25519) in the set")
-    return keys
-
-
-def _unusable(why: str) -> SettingsError:
-    text = f"The setting 'auth_keys' cannot be used: {why}"
-    return SettingsError("E0101", text, fields={"setting": "auth_keys"})

@@ -139,7 +139,7 @@ class Connection:
         try:
             grant = self._authority.admit(payload.token, payload.database or payload.tenant)
         except AuthError as error:
-            self.fail(error.code, error.text, msg.id)
+            self.fail(error.code, error.text, msg.id, retryable=error.code == "busy")
             return
         if self.state is State.OPEN:
             self._refresh(grant, msg.id)

@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import logging
 import ssl
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from heapq import heappop, heappush
@@ -26,6 +27,11 @@ from websockets.protocol import Protocol as WebSocketProtocol
 from websockets.protocol import Side
 from websockets.protocol import State as WebSocketState
 from websockets.server import ServerProtocol
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a platform without the compiled part
+    from websockets.utils import apply_mask
 
 from vedette.clock import Clock
 from vedette.errors import SettingsError
@@ -43,6 +49,8 @@ PATH = "/realtime/ws"
 _quiet = logging.getLogger("vedette.gateway.websockets")
 _quiet.setLevel(logging.CRITICAL)
 _PING = bytes((0x89, 0x00))
+_TEXT, _PONG = 0x81, 0x8A
+"""First bytes of frames that are whole."""
 _BUCKETS = 16
 """Heartbeats are spread: in each part of the interval a part of the connections."""
 _MEASURE_SECONDS = 0.1
@@ -290,16 +298,43 @@ class WebSocketShell(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard = True
+        rest = self._take_plain(data) if self._protocol is None else data
+        if not rest:
+            return
         protocol = self._awake()
-        protocol.receive_data(data)
+        protocol.receive_data(rest)
         for event in protocol.events_received():
-            try:
-                self._happened(event)
-            except Exception:
-                log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
-                self.close(CloseCode.INTERNAL, "internal error")
+            self._guarded(self._happened, event)
         self._flush()
         self._rest()
+
+    def _take_plain(self, data: bytes) -> bytes:
+        """At rest, whole text frames and pongs need no protocol: nearly all that ever comes. Returns what is left."""
+        place, size = 0, len(data)
+        while size - place >= 6 and self._protocol is None and self._connection is not None:
+            opcode, length, start = data[place], data[place + 1] ^ 0x80, place + 2
+            if length == 126 and opcode == _TEXT:
+                length, start = int.from_bytes(data[start : start + 2], "big"), start + 2
+                if length < 126:
+                    break
+            elif length >= 126 or opcode not in (_TEXT, _PONG):
+                break
+            end = start + 4 + length
+            if end > size or length > self._most_bytes:
+                break
+            if opcode == _TEXT:
+                message = apply_mask(data[start + 4 : end], data[start : start + 4])
+                self._guarded(self._take, message, self._connection)
+            place = end
+        return data[place:]
+
+    def _guarded(self, work: Callable[..., None], *given: Any) -> None:
+        """What goes wrong with one connection ends that one."""
+        try:
+            work(*given)
+        except Exception:
+            log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
+            self.close(CloseCode.INTERNAL, "internal error")
 
     def _awake(self) -> WebSocketProtocol:
         """The protocol; made anew where the last one had come to rest."""

@@ -186,8 +186,8 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 60.0) -> None:
-    """Read the key set again from time to time; when that fails the known keys go on."""
+async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 1.0) -> None:
+    """Read the key set again when it is time; when that fails the known keys go on."""
     while True:
         await asyncio.sleep(every_seconds)
         if not authority.keys.stale:

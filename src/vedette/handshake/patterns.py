@@ -62,12 +62,14 @@ class ErrorPattern:
 
 def keys_of(failure: Failure) -> tuple[PatternKey, ...]:
     """Everything that this failure counts for."""
-    suffix = PurePosixPath(failure.path).suffix.lower()
-    keys = [
-        PatternKey(PatternType.FILE_REPEATED, failure.path),
-        PatternKey(PatternType.FILE_TYPE, suffix or "no_extension"),
-        PatternKey(PatternType.TIME_BASED, f"hour_{failure.at.astimezone(UTC).hour:02}"),
-    ]
+    keys = [PatternKey(PatternType.TIME_BASED, f"hour_{failure.at.astimezone(UTC).hour:02}")]
+    if failure.path:  # a source has no files
+        suffix = PurePosixPath(failure.path).suffix.lower()
+        keys = [
+            PatternKey(PatternType.FILE_REPEATED, failure.path),
+            PatternKey(PatternType.FILE_TYPE, suffix or "no_extension"),
+            *keys,
+        ]
     if failure.kind is FailureKind.NETWORK:
         keys.append(PatternKey(PatternType.NETWORK, failure.error_type))
     elif failure.kind is FailureKind.PERMISSION:

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from vedette.errors import IngestError
 from vedette.ingest.embedding import Embedder
-from vedette.ingest.vectors import SearchHit, VectorStore
+from vedette.ingest.vectors import SearchHit, VectorStore, remove_files
 
 __all__ = ["SOCKET_NAME", "DaemonLink", "LinkServer", "VectorDesk"]
 
@@ -74,10 +74,7 @@ class VectorDesk:
     def _remove(self, request: Mapping[str, Any]) -> dict[str, Any]:
         paths = [str(path) for path in request["paths"]]
         with self._forget(str(request["watch_id"])):
-            for path in paths:
-                self._store.remove(str(request["collection"]), path)
-            self._store.flush()
-        return {"removed": len(paths)}
+            return {"removed": remove_files(self._store, str(request["collection"]), paths)}
 
 
 class LinkServer:

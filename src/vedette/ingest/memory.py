@@ -1,45 +1,65 @@
-"""How much of the machine's memory is used, or of the part of it that this process may have."""
+"""How much of the machine's memory this process and its children hold, or of the part of it that they may have.
+
+The measure is resident memory by total memory (spec/handshake.md, ruling 13): what a daemon can do something about by
+doing less. What others on the machine use is none of it.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["MemoryUsage", "memory_usage"]
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
-_USED = Path("/sys/fs/cgroup/memory.current")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
     total_bytes: int
+    """Of the machine, or of the container when it has less; 0 when nothing is known."""
     used_bytes: int
+    """Resident: of this process and its children, which are Spark's."""
 
     @property
     def used_share(self) -> float:
         """From 0 to 1; 0 when nothing is known."""
-        return self.used_bytes / self.total_bytes if self.total_bytes else 0.0
+        return min(1.0, self.used_bytes / self.total_bytes) if self.total_bytes else 0.0
 
 
-def memory_usage(
-    meminfo: Path = Path("/proc/meminfo"), limit: Path = _LIMIT, used: Path = _USED
-) -> MemoryUsage:
-    """Of the container when it has a limit, else of the machine: what cannot be had without swapping."""
-    bound, current = _number(limit), _number(used)
-    if bound is not None and current is not None:
-        return MemoryUsage(bound, current)
+def memory_usage(process: int | None = None, proc: Path = Path("/proc"), limit: Path = _LIMIT) -> MemoryUsage:
+    """Of a process and its children; by default of this one."""
+    family = _family(proc, os.getpid() if process is None else process)
+    return MemoryUsage(_total(proc / "meminfo", limit), sum(_resident(proc, each) for each in family))
+
+
+def _total(meminfo: Path, limit: Path) -> int:
+    bounds = []
+    with suppress(OSError, KeyError, ValueError):
+        lines = meminfo.read_text(encoding="ascii").splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        bounds.append(int(fields["MemTotal"].split()[0]) * 1024)
+    with suppress(OSError, ValueError):  # `max`: there is none
+        bounds.append(int(limit.read_text(encoding="ascii")))
+    return min(bounds, default=0)
+
+
+def _family(proc: Path, process: int) -> Iterator[int]:
+    yield process
     try:
-        fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
-        total, available = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
-    except (OSError, KeyError, ValueError):
-        return MemoryUsage(0, 0)
-    return MemoryUsage(total, total - available)
+        lists = [path.read_text(encoding="ascii") for path in (proc / str(process)).glob("task/*/children")]
+    except OSError:
+        return  # it ended meanwhile
+    for child in {int(word) for text in lists for word in text.split()}:
+        yield from _family(proc, child)
 
 
-def _number(path: Path) -> int | None:
-    """The number in a file; None when there is none, such as `max`."""
+def _resident(proc: Path, process: int) -> int:
     try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None
+        return int((proc / str(process) / "statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0

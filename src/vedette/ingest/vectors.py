@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from vedette.ingest.chunking import Chunk
 
-__all__ = ["FileVectors", "SearchHit", "StoredFile", "VectorStore"]
+__all__ = ["FileVectors", "SearchHit", "StoredFile", "VectorStore", "remove_files"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,3 +92,12 @@ class VectorStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def remove_files(store: VectorStore, collection: str, paths: Sequence[str]) -> int:
+    """Take these files out, durably; how many of them were there."""
+    there = len(store.stored(collection, paths))
+    for path in paths:
+        store.remove(collection, path)
+    store.flush()
+    return there

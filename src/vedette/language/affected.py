@@ -97,6 +97,17 @@ class UnionView:
         return chain_iterables(self._view.incident(id), more)
 
 
+def _differ(before: Element, after: Element, places: frozenset[int]) -> bool:
+    """Whether an attribute at one of these places changed, or the type has grown since."""
+    old, new = before.values, after.values
+    if len(old) != len(new):
+        return True
+    for place in places:  # noqa: SIM110 - asked for every change
+        if old[place] is not new[place]:
+            return True
+    return False
+
+
 class AffectedMatches:
     """Finds, for one pattern, the matches in a view that given changes can concern. A superset is fine, a miss is not.
 
@@ -151,28 +162,42 @@ class AffectedMatches:
 
     def find(self, context: Context, changes: Sequence[Difference]) -> list[Row]:
         """Rows of matches in the context's view, one per identity."""
-        found: dict[Any, Row] = {}
-        if self.wide and any((after or before).type in self.wide for before, after in changes):  # type: ignore[union-attr]
-            return self.everything(context)
-        changed: _Changed | None = None
+        return list(self._found(context, changes, self._starts(changes)).values())
+
+    def find_around(
+        self, before: Context, after: Context, changes: Sequence[Difference]
+    ) -> tuple[dict[Any, Row], dict[Any, Row]]:
+        """Identity ▸ row in the views on both sides of the changes."""
+        starts = self._starts(changes)
+        return self._found(before, changes, starts), self._found(after, changes, starts)
+
+    def _starts(self, changes: Sequence[Difference]) -> list[tuple[_Anchor, Element]] | None:
+        """From where to look for matches: the elements that may be part of some. None: anywhere."""
+        starts = []
         for before, after in changes:
-            touched = after if after is not None else before
-            assert touched is not None
+            touched: Element = after or before  # type: ignore[assignment]
+            if touched.type in self.wide:
+                return None
             for anchor, places in self.anchors.get(touched.type, ()):
-                if places is not None and before is not None and after is not None:
-                    old, new = before.values, after.values
-                    if len(old) == len(new) and all(old[place] is new[place] for place in places):
-                        continue
-                if changed is None:
-                    changed = _Changed(context.view, changes)
+                if places is None or before is None or after is None or _differ(before, after, places):
+                    starts.append((anchor, touched))
+        return starts
+
+    def _found(
+        self, context: Context, changes: Sequence[Difference], starts: list[tuple[_Anchor, Element]] | None
+    ) -> dict[Any, Row]:
+        found: dict[Any, Row] = {}
+        if starts is None:
+            self._run(context, self._everything, (), found)
+        elif starts:
+            changed = _Changed(context.view, changes)
+            for anchor, touched in starts:
                 anchor(context, touched, changed, found)
-        return list(found.values())
+        return found
 
     def everything(self, context: Context) -> list[Row]:
         """Rows of all matches in the context's view, one per identity."""
-        found: dict[Any, Row] = {}
-        self._run(context, self._everything, (), found)
-        return list(found.values())
+        return list(self._found(context, (), None).values())
 
     def holds(self, context: Context, row: Row) -> Row | None:
         """The same match as it is in the context's view now, or None when it does not hold any more."""

@@ -1,6 +1,7 @@
 """The one Spark data source: ranges of the journal, by integer offsets, with the registry's version pinned in each.
 
-An offset is `{"offset": n, "version": v}`: changes up to n, matched against version v of the index. A range whose
+An offset is `{"offset": n, "version": v}`: changes up to n, matched against version v of the index; with `modes` when
+partitions are behind (`lag_policy`), so that a batch that runs again passes over the same. A range whose
 version is newer than its start reads a little of the past again, for the subscriptions that came in between: from
 their lowest boundary on, so that none misses what happened between its snapshot and its first batch.
 
@@ -11,11 +12,11 @@ nothing hangs on it; the planner's reader lives as long as the query, the one on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -27,9 +28,11 @@ from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_sche
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
 from vedette.subscriptions.index_files import latest_version, open_version
+from vedette.subscriptions.registry import SubscriptionRegistry
 
 __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
 
+Offset: TypeAlias = dict[str, Any]
 SMALL_RANGE = 2_000
 """Rows; a range with fewer is one task: more would only cost their start."""
 READ_ROWS = 5_000
@@ -38,9 +41,12 @@ WAIT_SECONDS = 0.1
 """How long `latestOffset` waits for something to happen before it says that nothing did."""
 
 
-def offset_of(offset: int, version: int) -> dict[str, int]:
+def offset_of(offset: int, version: int, modes: Mapping[int, str] | None = None) -> Offset:
     """The only place that makes offsets: Spark compares their text."""
-    return {"offset": offset, "version": version}
+    found: Offset = {"offset": offset, "version": version}
+    if modes:
+        found = {"modes": {str(partition): modes[partition] for partition in sorted(modes)}, **found}
+    return found
 
 
 @dataclass(frozen=True)
@@ -55,17 +61,24 @@ class JournalRange(InputPartition):
     again_after: int | None = None
     """Where the past begins that is read again for subscriptions newer than `newer_than`; None when there are none."""
     newer_than: int = -1
+    shedding: frozenset[int] = frozenset()
+    """Partitions that are behind: low priority is passed over."""
+    skipped: frozenset[int] = frozenset()
+    """Partitions that are so far behind that nothing of them is told."""
 
 
-def plan_ranges(
-    start: dict[str, int], end: dict[str, int], shares: int, lowest_boundary: int | None
-) -> list[JournalRange]:
+def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | None) -> list[JournalRange]:
     """Cut a range into tasks. Pure."""
     if start == end:
         return []
     after, upto = start["offset"], end["offset"]
     count = 1 if upto - after < SMALL_RANGE else max(1, shares)
     again = lowest_boundary if lowest_boundary is not None and lowest_boundary < after else None
+    modes = end.get("modes", {})
+    shedding, skipped = (
+        frozenset(int(partition) for partition, mode in modes.items() if mode == wanted)
+        for wanted in ("shedding", "degraded")
+    )
     return [
         JournalRange(
             after=after,
@@ -75,13 +88,16 @@ def plan_ranges(
             version=end["version"],
             again_after=again,
             newer_than=start["version"] if again is not None else -1,
+            shedding=shedding,
+            skipped=skipped,
         )
         for share in range(count)
     ]
 
 
 class JournalSource(DataSource):
-    """Options: `journal` and `index` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset, or `latest`)."""
+    """Options: `journal`, `index`, `registry` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset, or
+    `latest`)."""
 
     @classmethod
     def name(cls) -> str:
@@ -107,19 +123,29 @@ class _JournalReading:
         self._max_rows = int(options.get("maxrows", "20000"))
         self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
         self._start = options.get("start", "latest")
+        self._registry = options.get("registry", "")
 
     # --- on an executor: a fresh object per task ----------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, JournalRange)
         if partition.again_after is not None:
-            yield from self._batches(partition.again_after, partition.after, partition, partition.newer_than)
-        yield from self._batches(partition.after, partition.upto, partition, -1)
-        yield _end_of(partition)
+            newer = partition.newer_than
+            for rows in self._rows(partition.again_after, partition.after, partition, newer):
+                yield journal_batch(rows, partition.version, newer)
+        skipped = 0
+        for rows in self._rows(partition.after, partition.upto, partition, -1):
+            told = (
+                [row for row in rows if row.partition not in partition.skipped] if partition.skipped else rows
+            )
+            skipped += len(rows) - len(told)
+            if told:
+                yield journal_batch(told, partition.version, -1, partition.shedding)
+        yield _end_of(partition, skipped)
 
-    def _batches(
+    def _rows(
         self, after: int, upto: int, partition: JournalRange, newer_than: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[Sequence[ChangeRow]]:
         while after < upto:
             share = (partition.share, partition.shares)
             try:
@@ -130,7 +156,7 @@ class _JournalReading:
                 after = error.fields["first"] - 1  # older than the journal: what is left of it
                 continue
             if rows:
-                yield journal_batch(rows, partition.version, newer_than)
+                yield rows
             after = rows[-1].offset if len(rows) == READ_ROWS else upto
 
     @property
@@ -146,7 +172,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
 
     # --- on the driver: one object as long as the query lives -------------------------------------------------
 
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> Offset:
         """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
         offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
         return offset_of(offset, 0)
@@ -154,8 +180,12 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes."""
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Wait a moment for a change or for new subscriptions; then say how far the next batch goes.
+
+        Modes are asked for after the offset is known: whoever was told that a mode is over has a snapshot at or after
+        everything that was passed over.
+        """
         after = start["offset"]
         last = self._journal.wait(after, WAIT_SECONDS)
         version = max(start["version"], latest_version(self._index))
@@ -165,9 +195,12 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         if not isinstance(limit, ReadAllAvailable):
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
             last = self._journal.range_end(after, rows, self._max_bytes)
-        return offset_of(last, version)
+        return offset_of(last, version, self._modes())
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[JournalRange]:
+    def _modes(self) -> Mapping[int, str]:
+        return _registered(self._registry).modes() if self._registry else {}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[JournalRange]:
         return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
 
     def _lowest_boundary(self, before: int, now: int) -> int | None:
@@ -186,18 +219,23 @@ class JournalBatch(_JournalReading, DataSourceReader):
 
 
 @lru_cache(maxsize=4)
+def _registered(address: str) -> SubscriptionRegistry:
+    return SubscriptionRegistry(address)
+
+
+@lru_cache(maxsize=4)
 def _opened(address: str) -> CollectionJournal:
     return open_journal(address)
 
 
-def _end_of(range_: JournalRange) -> pa.RecordBatch:
-    """The row that says that a range is at its end: see `schema.PROGRESS`."""
+def _end_of(range_: JournalRange, skipped: int) -> pa.RecordBatch:
+    """The row that says that a range is at its end: see `schema.PROGRESS`. `epoch` holds how many were skipped."""
     mark = ChangeRow(
         offset=range_.upto,
         source="",
         tenant="",
         partition=range_.share,
-        epoch=0,
+        epoch=skipped,
         seq=range_.shares,
         event_id="",
         collection="",

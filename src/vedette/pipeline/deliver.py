@@ -52,6 +52,8 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         "matches": matches,
         "undeliverable": lost,
         "quarantined": len(poisoned),
+        "skipped": 0,
+        "broadcast": sum(row["unfiltered"] for row in rows),
         **telemetry.take(),
     }
     return pa.RecordBatch.from_pylist([counts], schema=OUTCOME)

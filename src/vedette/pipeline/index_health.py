@@ -38,6 +38,7 @@ class Verdict:
 class IndexHealth:
     """One per pipeline. `observe` after every batch; it says what to do from now on."""
 
+    broadcast_share: float = BROADCAST_SHARE
     state: State = "sure"
     reason: str = ""
     until: float = 0.0
@@ -74,7 +75,7 @@ class IndexHealth:
         return self.passed / self.absent if self.absent >= SAMPLE else None
 
     def _trouble(self, share: float | None) -> str:
-        if share is not None and share > BROADCAST_SHARE:
+        if share is not None and share > self.broadcast_share:
             return f"{share:.1%} of absent keys pass"
         if len(self.times) >= 20 and sorted(self.times)[int(len(self.times) * 0.99)] > SLOW_MS:
             return "look-ups are slow"

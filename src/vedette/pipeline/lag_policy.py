@@ -1,8 +1,8 @@
 """What to do about a partition that falls behind: a machine of three states for each (seed §3; rulings 9, 10, 11).
 
 Theory of operation. A partition's lag is the age of its oldest change that nobody was told yet. Its *load* is that lag
-as a share of the limit. Marks come in pairs, so that nothing flutters: in at 70 % and 90 %, out below 60 %. A target for
-the p99 of the lag (the SLO) that is missed for a whole minute counts as the first mark, until it is met for one.
+as a share of the limit. Marks come in pairs, so that nothing flutters: in at 70 % and 90 %, out below 60 %. A target
+for the p99 of the lag (the SLO) that is missed for a whole minute counts as the first mark, until it is met for one.
 
     state       event   becomes     what it means
     normal      soft    shedding    subscriptions of low priority are passed over; they must resync
@@ -21,13 +21,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["CALM", "HARD", "SOFT", "TRANSITIONS", "LagPolicy", "Mode", "ModeChange"]
+from vedette.subscriptions.registry import Lagging, Mode
+
+__all__ = ["CALM", "HARD", "SOFT", "TRANSITIONS", "LagPolicy", "ModeChange"]
 
 SOFT, HARD, CALM = 0.70, 0.90, 0.60
 WATCHED_SECONDS = 60.0
 """How long the target must be missed."""
 
-Mode: TypeAlias = Literal["normal", "shedding", "degraded"]
 Pressure: TypeAlias = Literal["soft", "hard", "calm", "between"]
 
 TRANSITIONS: Mapping[tuple[Mode, Pressure], Mode] = {
@@ -76,6 +77,11 @@ class LagPolicy:
             del self._partitions[gone]
         found = (self._one(partition, lag, now) for partition, lag in sorted(lags.items()))
         return [change for change in found if change is not None]
+
+    def resume(self, modes: Mapping[int, Lagging], now: float) -> None:
+        """Go on with modes that were set before this process began."""
+        for partition, mode in modes.items():
+            self._partitions[partition] = _Partition(mode=mode, samples=deque([(now, 0.0)]), since=now)
 
     def mode(self, partition: int) -> Mode:
         known = self._partitions.get(partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,14 +13,16 @@ import pyarrow as pa
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
 from vedette.pipeline.schema import DELIVERIES
-from vedette.pipeline.telemetry import note_changes, note_match, note_time
+from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
 from vedette.sources.images import decode_image
 from vedette.subscriptions.columns import Bools, Ints
 from vedette.subscriptions.forms import Form, watch_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
 from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, Matches, match_segments
+from vedette.subscriptions.segment import LOW_PRIORITY
 from vedette.subscriptions.watch_form import WatchForm
 from vedette.watch.delta import same
 
@@ -34,13 +37,16 @@ def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     begin = _clock.monotonic()
     decoded = _Decoded(batch)
     groups: list[tuple[Ints, Matches]] = []
+    shed = batch["shed"].to_numpy(zero_copy_only=False)
     for tenant, collection, version, newer_than, rows in decoded.groups():
         index = open_version(context.index, version)
         segments, dead = index.collection(tenant, collection)
         images = ImageRows(tenant, collection, [decoded.changes[row] for row in rows])
         found = match_segments(segments, dead, images, newer_than=newer_than)
         note_match(found.counts)
-        groups.append((np.array(rows, np.int64), _visible(found, images)))
+        _remark(found, images)
+        places = np.array(rows, np.int64)
+        groups.append((places, _visible(_unshed(found, shed[places]), images)))
     note_changes(int(np.count_nonzero(batch["newer_than"].to_numpy() < 0)))
     note_time((_clock.monotonic() - begin) * 1000)
     return _deliveries(batch, decoded.problems, groups)
@@ -77,6 +83,28 @@ class _Decoded:
                 found.setdefault(group, []).append(row)
         for (tenant, collection, version, newer_than), rows in found.items():
             yield tenant, collection, version, newer_than, rows
+
+
+def _remark(found: Matches, images: ImageRows) -> None:
+    """Log what an operator may want to look at."""
+    for spent, form in found.counts.times:
+        if spent > SLOW_FILTER_MS:
+            text = f"A filter over {images.collection} takes {spent:.0f} ms a batch"
+            remark("match.slow", form.decode(), text, milliseconds=spent)
+    if len(found) >= LARGE_SET:
+        change, count = max(Counter(found.change.tolist()).items(), key=lambda item: item[1])
+        if count >= LARGE_SET:
+            text = f"A change of {images.collection} concerns {count} subscriptions"
+            remark("match.large", images.collection, text, key=images.changes[change].key, count=count)
+
+
+def _unshed(found: Matches, shed: Bools) -> Matches:
+    """Without subscriptions of low priority where the partition is behind."""
+    if not shed.any():
+        return found
+    passed_over = shed[found.change] & ((found.flags & LOW_PRIORITY) != 0)
+    note_shed(int(np.count_nonzero(passed_over)))
+    return found.take(np.flatnonzero(~passed_over))
 
 
 def _visible(found: Matches, images: ImageRows) -> Matches:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
@@ -43,9 +44,11 @@ def replay(session: SparkSession, capture: str, out: str) -> None:
     """Match a capture against its index and write who is told what, as Parquet."""
     index = Path(capture) / "index"
     context = PipelineContext(journal="", registry="", index=index)
+    kept = session.read.parquet(f"{capture}/changes")
+    if "shed" not in kept.columns:  # a capture of an earlier release
+        kept = kept.withColumn("shed", lit(False))
     changes = (
-        session.read.parquet(f"{capture}/changes")
-        .select(*[field.name for field in JOURNAL])
+        kept.select(*[field.name for field in JOURNAL])
         .dropDuplicates(["source", "event_id"])
         .repartition("partition")
         .sortWithinPartitions("partition", "epoch", "seq")

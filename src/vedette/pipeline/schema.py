@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ JOURNAL = pa.schema(
             "newer_than",
             pa.int64(),
         ),  # for rows read again: only subscriptions that came after this version; else -1
+        ("shed", pa.bool_()),  # the partition is behind: subscriptions of low priority are passed over
     ]
 )
 """A row of the journal as the data source reads it."""
@@ -44,7 +45,7 @@ JOURNAL = pa.schema(
 CHANGES = pa.schema([*JOURNAL, ("problem", pa.string())])
 """After normalize; `problem` says why a row cannot be used, and is null for all others."""
 
-_NOT_DELIVERED = ("before_known", "appended_ms", "transaction", "version")
+_NOT_DELIVERED = ("before_known", "appended_ms", "transaction", "version", "shed")
 """Columns that matching needs and nobody after it."""
 
 DELIVERIES = pa.schema(
@@ -67,6 +68,10 @@ OUTCOME = pa.schema(
         ("matches", pa.int64()),
         ("undeliverable", pa.int64()),
         ("quarantined", pa.int64()),
+        ("skipped", pa.int64()),  # changes of degraded partitions, which nobody is told
+        ("shed", pa.int64()),  # matches of low priority that were passed over
+        ("broadcast", pa.int64()),  # deliveries that are unfiltered
+        ("repeated", pa.int64()),  # changes of tasks that ran before and failed
         # What the worker counted meanwhile (vedette.pipeline.telemetry).
         ("candidates", pa.int64()),
         ("faults", pa.int64()),
@@ -92,8 +97,10 @@ def spark_schema(schema: pa.Schema) -> str:
     return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in schema)
 
 
-def journal_batch(rows: Sequence[ChangeRow], version: int, newer_than: int) -> pa.RecordBatch:
-    """Rows of the journal as columns."""
+def journal_batch(
+    rows: Sequence[ChangeRow], version: int, newer_than: int, shedding: Collection[int] = ()
+) -> pa.RecordBatch:
+    """Rows of the journal as columns; `shedding` are the partitions that are behind."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(ChangeRow._fields)
     arrays = [
         pa.array(column, field.type)
@@ -101,4 +108,5 @@ def journal_batch(rows: Sequence[ChangeRow], version: int, newer_than: int) -> p
     ]
     arrays.append(pa.array([version] * len(rows), pa.int64()))
     arrays.append(pa.array([newer_than] * len(rows), pa.int64()))
+    arrays.append(pa.array([row.partition in shedding for row in rows], pa.bool_()))
     return pa.RecordBatch.from_arrays(arrays, schema=JOURNAL)

@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import VedetteError
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.handshake_tables import FILE_NAME as HANDSHAKE_FILE
+from vedette.handshake.tables.source_care import HandshakeCare
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.index_health import IndexHealth, Verdict
+from vedette.pipeline.figures import STATUS_FILE, figures_served
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.session import LOCAL_MASTER, open_session
+from vedette.pipeline.steering import Steering, Targets
 from vedette.pipeline.stream import METRICS, start_stream, stop_stream
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper
+from vedette.sources.records import Partition
 from vedette.subscriptions.index_files import Compactor
 from vedette.subscriptions.registry import SubscriptionRegistry
 from vedette.values import timestamp_to_ms
@@ -36,7 +44,6 @@ __all__ = ["STATUS_FILE", "PipelineService"]
 
 log = logging.getLogger(__name__)
 
-STATUS_FILE = "pipeline.json"
 PUBLISH_SECONDS = 0.02
 """How often the compactor looks whether subscriptions have changed."""
 UPKEEP_SECONDS = 10.0
@@ -59,6 +66,8 @@ class PipelineService:
         clock: Clock | None = None,
         chance: Random | None = None,
         session: SparkSession | None = None,
+        targets: Targets | None = None,
+        metrics_port: int = 0,
     ) -> None:
         """`store`: a PostgreSQL URL for journal and registry; without, files in the home."""
         self._home, self._master, self._cores = home, master, cores
@@ -68,7 +77,13 @@ class PipelineService:
         self._journal = open_journal(store or home, self._clock)
         self._registry = SubscriptionRegistry(store or home, clock=self._clock)
         self._compactor = Compactor(self._registry, home / "index", self._clock)
-        self._keeper = SourceKeeper(self._journal.address, self._clock, self._chance)
+        self._handshake = HandshakeTables(home / HANDSHAKE_FILE, clock=self._clock)
+        self._keeper = SourceKeeper(
+            self._journal.address,
+            self._clock,
+            self._chance,
+            lambda source, chance: HandshakeCare(source, self._handshake, self._clock, chance),
+        )
         self.context = PipelineContext(
             journal=self._journal.address,
             registry=self._registry.address,
@@ -76,10 +91,20 @@ class PipelineService:
             secret=secret,
         )
         self._states = StateTeller(self.context)
-        self._health = IndexHealth()
+        self._telling = Lock()
+        self._metrics_port = metrics_port
         self._judged = -1
-        self._totals: Counter[str] = Counter()
         self.restarts = 0
+        self._steering = Steering(
+            self._journal,
+            self._registry,
+            self._compactor,
+            self._clock,
+            targets or Targets(),
+            self._tell_states,
+        )
+        self.has_begun = False
+        """Whether Spark is there: before, nothing can be half done."""
 
     def run(self, stop: Flag) -> None:
         """Returns when `stop` is set and everything has ended in good order."""
@@ -88,31 +113,29 @@ class PipelineService:
         tending = Thread(target=self._tend, args=(stop,), name="vedette-pipeline", daemon=True)
         tending.start()
         session = self._session or open_session(self._master, work=self._home / "spark")
+        self.has_begun = True
         try:
-            while not stop.is_set():
-                self._run_query(session, stop)
+            with figures_served(self._home, self._metrics_port):
+                while not stop.is_set():
+                    self._run_query(session, stop)
         finally:
             stop.set()
             tending.join()
             self._keeper.close()
+            self._handshake.close()
             self._states.close()
             if self._session is None:
                 session.stop()
+            self._say("stopped")
             self._registry.close()
             self._journal.close()
-            self._say("stopped")
 
     def _run_query(self, session: SparkSession, stop: Flag) -> None:
         query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
         try:
             while query.isActive and not stop.is_set():
                 self._judge(query)
-                self._say(
-                    "running",
-                    **_progress(query, self._journal.last_offset()),
-                    index=self._health.state,
-                    totals=dict(self._totals),
-                )
+                self._show(query)
                 stop.wait(LOOK_SECONDS)
         finally:
             problem = query.exception() if not query.isActive else None
@@ -127,33 +150,28 @@ class PipelineService:
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
 
     def _judge(self, query: StreamingQuery) -> None:
-        """Take in the counts of batches that have ended since; act on what they say about the index."""
+        """Take in the counts of batches that have ended since."""
         for progress in query.recentProgress:
             found = progress["observedMetrics"].get(METRICS)
             if progress["batchId"] <= self._judged or found is None:
                 continue
             self._judged = progress["batchId"]
             counts = {name: value or 0 for name, value in found.asDict().items()}
-            self._totals.update({name: round(value) for name, value in counts.items()})
-            verdict = self._health.observe(
-                absent=counts["absent"],
-                passed=counts["passed"],
-                changes=counts["changes"],
-                match_ms=counts["match_ms"],
-                now=self._clock.monotonic(),
-            )
-            self._obey(verdict)
+            self._steering.batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
 
-    def _obey(self, verdict: Verdict) -> None:
-        if verdict.rebuild:
-            for tenant, held in self._compactor.manifest.collections.items():
-                for collection in held:
-                    self._compactor.doubt(tenant, collection)
-            log.warning("The index is built anew: %s", verdict.reason, extra={"action": "index.rebuild"})
-        if verdict.fan_out != self._registry.fan_out():
-            self._registry.set_fan_out(verdict.fan_out)
-            extra = {"action": "route.broadcast", "fan_out": verdict.fan_out, "reason": verdict.reason}
-            log.warning("Changes are%s broadcast", "" if verdict.fan_out else " no longer", extra=extra)
+    def _show(self, query: StreamingQuery) -> None:
+        progress = _progress(query, self._journal.last_offset())
+        offset = progress["offset"]
+        partitions = self._steering.look(offset) if offset is not None else []
+        self._say("running", **progress, partitions=partitions)
+
+    def _tell_states(self, partitions: Sequence[Partition]) -> None:
+        modes = self._registry.modes()
+        shown = [
+            replace(p, state=modes[p.id]) if p.id in modes and p.state == "live" else p for p in partitions
+        ]
+        with self._telling:
+            self._states.tell(shown, self._registry.gateways())
 
     def _give_up_the_gap(self) -> None:
         """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""
@@ -173,7 +191,7 @@ class PipelineService:
                 if now >= look:
                     look = now + LOOK_SECONDS
                     self._keeper.tend()
-                    self._states.tell(self._journal.partitions(), self._registry.gateways())
+                    self._tell_states(self._journal.partitions())
                 if now >= due:
                     due = now + UPKEEP_SECONDS
                     self._registry.expire()
@@ -182,9 +200,10 @@ class PipelineService:
                 log.error("Upkeep failed: %s", error, extra={"action": "pipeline.upkeep", "code": error.code})
 
     def _say(self, state: str, **more: Any) -> None:
-        """What `vedette source status` and the console show; a file that is replaced whole."""
+        """What `vedette source status`, `/metrics` and the console show; a file that is replaced whole."""
+        figures = self._steering.figures(state=state, pid=os.getpid(), restarts=self.restarts, **more)
         draft = self._home / f".{STATUS_FILE}"
-        draft.write_text(json.dumps({"state": state, "restarts": getattr(self, "restarts", 0), **more}))
+        draft.write_bytes(msgspec.json.encode(figures))
         draft.rename(self._home / STATUS_FILE)
 
 

@@ -40,6 +40,7 @@ def start_stream(
     options = {
         "journal": context.journal,
         "index": str(context.index),
+        "registry": context.registry,
         "start": start,
         "shares": str(shares),
         "maxrows": str(max_rows),

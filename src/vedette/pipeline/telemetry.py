@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from vedette.subscriptions.matching import MatchCounts
 
-__all__ = ["Telemetry", "note_changes", "note_match", "note_time", "take"]
+__all__ = ["Telemetry", "note_changes", "note_match", "note_repeated", "note_shed", "note_time", "take"]
 
 
 @dataclass(slots=True)
@@ -26,6 +26,10 @@ class Telemetry:
     """Of those, let through by a Bloom filter."""
     match_ms: float = 0.0
     """Time in match."""
+    shed: int = 0
+    """Matches of low priority that were passed over."""
+    repeated: int = 0
+    """Changes of a task that ran before and failed."""
 
 
 _current = Telemetry()
@@ -40,6 +44,14 @@ def note_match(counts: MatchCounts) -> None:
 
 def note_changes(count: int) -> None:
     _current.changes += count
+
+
+def note_shed(count: int) -> None:
+    _current.shed += count
+
+
+def note_repeated(count: int) -> None:
+    _current.repeated += count
 
 
 def note_time(milliseconds: float) -> None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
@@ -20,7 +21,8 @@ from vedette.pipeline.ingest_frames import Complete
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
-from vedette.pipeline.schema import PROGRESS
+from vedette.pipeline.sampled_log import remark
+from vedette.pipeline.schema import OUTCOME, PROGRESS
 from vedette.pipeline.sequence import sequence
 
 __all__ = ["STAGES", "Stage", "fuse", "hot_path"]
@@ -41,6 +43,12 @@ def fuse(stages: Sequence[Stage]) -> Stage:
     return fused
 
 
+def _attempt() -> int:
+    """How often this task was tried before; 0 outside of Spark."""
+    task = TaskContext.get()
+    return task.attemptNumber() if task is not None else 0
+
+
 def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in the workers: every batch of a range through the stages, then the end of the range is told."""
     run = fuse(STAGES)
@@ -51,8 +59,13 @@ def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], I
             changes = batch.filter(pc.invert(marks))
             if changes.num_rows:
                 telemetry.take()  # an attempt that failed here before counted for nothing
+                if attempt := _attempt():
+                    telemetry.note_repeated(changes.num_rows)
+                    remark("task.repeated", "task", f"A task runs again, for the {attempt}. time")
                 yield run(changes, context)
             for mark in batch.filter(marks).to_pylist():
+                if mark["epoch"]:
+                    yield pa.RecordBatch.from_pylist([{"skipped": mark["epoch"]}], schema=OUTCOME)
                 frame = Complete(
                     offset=mark["offset"],
                     share=mark["partition"],

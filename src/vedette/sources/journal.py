@@ -20,6 +20,7 @@ from typing import Protocol
 from vedette.clock import Clock
 from vedette.sources.records import (
     Appended,
+    Behind,
     ChangeRow,
     Partition,
     PartitionState,
@@ -86,6 +87,10 @@ class CollectionJournal(Protocol):
         """Set the state of all partitions of a source. `new_epoch`: nothing joins what was before with what comes."""
         ...
 
+    def break_off(self, partition: int) -> None:
+        """Begin a new epoch of one partition: something of it was told to nobody, so its followers begin anew."""
+        ...
+
     # --- readers of the journal
 
     def partitions(self, source: str | None = None) -> list[Partition]: ...
@@ -104,6 +109,10 @@ class CollectionJournal(Protocol):
         ...
 
     def last_offset(self) -> int: ...
+
+    def behind(self, offset: int) -> dict[int, Behind]:
+        """What is past an offset, of each partition that has something."""
+        ...
 
     def wait(self, after: int, seconds: float) -> int:
         """The last offset, as soon as it is past `after`, or when the time is over."""

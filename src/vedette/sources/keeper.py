@@ -11,7 +11,7 @@ from threading import Thread
 from vedette.clock import Clock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.journal import CollectionJournal, open_journal
-from vedette.sources.reader import LONGEST_PAUSE_SECONDS, SourceReader, run_reader
+from vedette.sources.reader import QuickRetries, SourceCare, SourceReader, run_reader
 from vedette.sources.records import Source
 
 __all__ = ["KINDS", "SourceKeeper", "check_source", "open_reader"]
@@ -74,9 +74,16 @@ def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> Sou
 class SourceKeeper:
     """`tend` now and then: it starts readers of new sources and lets go of those whose source was removed."""
 
-    def __init__(self, journal: str, clock: Clock, chance: Random) -> None:
+    def __init__(
+        self,
+        journal: str,
+        clock: Clock,
+        chance: Random,
+        care: Callable[[Source, Random], SourceCare] = lambda _, chance: QuickRetries(chance),
+    ) -> None:
+        """`care`: who keeps a source's health, and says when it may be read."""
         self._journal = open_journal(journal, clock)
-        self._clock, self._chance = clock, chance
+        self._clock, self._chance, self._care = clock, chance, care
         self._threads: dict[str, tuple[Thread, Flag]] = {}
 
     def tend(self) -> None:
@@ -108,18 +115,21 @@ class SourceKeeper:
     def _read(self, source: Source, stop: Flag, chance: Random) -> None:
         """One reader's thread, with a journal of its own. A reader that cannot be opened is tried again."""
         journal = open_journal(self._journal.address, self._clock)
-        pause = 1.0
+        care = self._care(source, chance)
         while not stop.is_set():
             try:
+                pause = care.pause()
+                if pause:
+                    stop.wait(pause)
+                    continue
                 reader = open_reader(source, journal, self._clock)
             except VedetteError as error:
                 extra = {"action": "source.unreachable", "source": source.name, "code": error.code}
                 log.warning("A source cannot be opened, it will be tried again: %s", error, extra=extra)
-                stop.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                stop.wait(care.failed(error))
                 continue
             try:
-                run_reader(reader, journal, source, stop, self._clock, chance)
+                run_reader(reader, journal, source, stop, self._clock, care)
             finally:
                 reader.close()
             break

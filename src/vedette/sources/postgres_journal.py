@@ -19,6 +19,7 @@ from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     Appended,
+    Behind,
     ChangeRow,
     Partition,
     PartitionState,
@@ -234,6 +235,13 @@ class PostgresJournal:
                 (state, reason, new_epoch, epoch, source),
             )
 
+    def break_off(self, partition: int) -> None:
+        epoch = timestamp_to_ms(self._clock.now())
+        with self._writing() as db:
+            db.execute(
+                "UPDATE partitions SET epoch = greatest(epoch + 1, %s) WHERE id = %s", (epoch, partition)
+            )
+
     # --- readers of the journal -----------------------------------------------------------------------------
 
     def partitions(self, source: str | None = None) -> list[Partition]:
@@ -277,6 +285,14 @@ class PostgresJournal:
                 break
             end = offset
         return end
+
+    def behind(self, offset: int) -> dict[int, Behind]:
+        with self._reading() as db:
+            rows = db.execute(
+                'SELECT partition, count(*), min(appended_ms) FROM changes WHERE "offset" > %s GROUP BY partition',
+                (offset,),
+            ).fetchall()
+        return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
 
     def last_offset(self) -> int:
         with self._reading():

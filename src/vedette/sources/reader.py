@@ -25,7 +25,17 @@ from vedette.sources.journal import CollectionJournal
 from vedette.sources.rate import TokenBucket
 from vedette.sources.records import Quarantined, Source, SourceEvent
 
-__all__ = ["Document", "SourceReader", "append_scan", "chunks", "image_or_quarantine", "run_reader"]
+__all__ = [
+    "Document",
+    "QuickRetries",
+    "SourceCare",
+    "SourceReader",
+    "append_scan",
+    "chunks",
+    "image_or_quarantine",
+    "quick_pause",
+    "run_reader",
+]
 
 log = logging.getLogger(__name__)
 Item = TypeVar("Item")
@@ -49,6 +59,44 @@ class SourceReader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class SourceCare(Protocol):
+    """How a source fares, and when it may be read (`vedette.handshake.tables.source_care`)."""
+
+    def pause(self) -> float:
+        """How long to wait before asking again; 0: it may be read now."""
+        ...
+
+    def succeeded(self) -> None: ...
+
+    def failed(self, error: VedetteError) -> float:
+        """How long to wait before `pause` is asked."""
+        ...
+
+    def removed(self) -> None:
+        """The source is no more."""
+        ...
+
+
+class QuickRetries:
+    """Without any memory: waits that double, up to a minute."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance, self._failures = chance, 0
+
+    def pause(self) -> float:
+        return 0.0
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def failed(self, _error: VedetteError) -> float:
+        self._failures += 1
+        return quick_pause(self._failures, self._chance)
+
+    def removed(self) -> None:
+        pass
 
 
 class Document(NamedTuple):
@@ -137,30 +185,30 @@ def run_reader(
     source: Source,
     stop: Flag,
     clock: Clock,
-    chance: Random,
+    care: SourceCare,
 ) -> None:
     """Keep a source read until `stop` is set. Transient errors are retried; what a person must mend is said."""
     buckets = TokenBucket.of(source.options, clock)
-    failures = 0
     while not stop.is_set():
         try:
-            if journal.source(source.name).paused:
-                stop.wait(POLL_SECONDS)
+            pause = POLL_SECONDS if journal.source(source.name).paused else care.pause()
+            if pause:
+                stop.wait(pause)
                 continue
             if journal.token(source.name) is None:
                 _begin(reader, journal, source)
             events, size = reader.poll(POLL_SECONDS)
-            failures = 0
+            care.succeeded()
             stop.wait(buckets.pause(events, size))
         except VedetteError as error:
             if error.code == "E6103":
-                return  # it was removed
+                care.removed()
+                return
             if error.code == "E6105":
                 _lost(reader, journal, source, error)
             else:
-                failures += 1
                 _report(source, error)
-                stop.wait(_pause(failures, chance))
+                stop.wait(care.failed(error))
 
 
 def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
@@ -184,6 +232,7 @@ def _report(source: Source, error: VedetteError) -> None:
     log.warning("Reading a source failed, it will be tried again: %s", error, extra=extra)
 
 
-def _pause(failures: int, chance: Random) -> float:
+def quick_pause(failures: int, chance: Random) -> float:
+    """After so many failures in a row."""
     grown = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20)
     return min(grown, LONGEST_PAUSE_SECONDS) * (0.9 + 0.2 * chance.random())

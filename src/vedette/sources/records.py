@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "Appended",
+    "Behind",
     "ChangeRow",
     "Partition",
     "PartitionState",
@@ -17,8 +18,9 @@ __all__ = [
     "SourceEvent",
 ]
 
-PartitionState = Literal["live", "stale", "catching-up"]
-"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it."""
+PartitionState = Literal["live", "stale", "catching-up", "shedding", "degraded"]
+"""stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it.
+shedding and degraded are told to gateways of a live partition that is behind (`vedette.pipeline.lag_policy`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,14 @@ class SourceEvent:
     time_ms: int
     """When the source says it happened."""
     transaction: str = ""
+
+
+class Behind(NamedTuple):
+    """What of a partition is past an offset."""
+
+    changes: int
+    oldest_ms: int
+    """When the oldest of them was appended."""
 
 
 class ChangeRow(NamedTuple):

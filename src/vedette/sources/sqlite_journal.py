@@ -17,6 +17,7 @@ from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     Appended,
+    Behind,
     ChangeRow,
     Partition,
     PartitionState,
@@ -64,6 +65,7 @@ _READ = f"""SELECT {_COLUMNS} FROM changes WHERE "offset" > ? AND "offset" <= ? 
 _LAST = """SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"""
 _SOURCE = "SELECT name, kind, address, tenant, paused, options FROM sources"
 _PARTITION = "SELECT id, source, number, epoch, seq, state, reason FROM partitions"
+_BEHIND = 'SELECT partition, count(*), min(appended_ms) FROM changes WHERE "offset" > ? GROUP BY partition'
 _SIZES = """SELECT "offset", coalesce(length(before), 0) + coalesce(length(after), 0) FROM changes
     WHERE "offset" > ? ORDER BY "offset" LIMIT ?"""
 
@@ -251,6 +253,11 @@ class SqliteJournal:
                 (state, reason, new_epoch, epoch, source),
             )
 
+    def break_off(self, partition: int) -> None:
+        epoch = timestamp_to_ms(self._clock.now())
+        with self._writing() as db:
+            db.execute("UPDATE partitions SET epoch = max(epoch + 1, ?) WHERE id = ?", (epoch, partition))
+
     # --- readers of the journal -----------------------------------------------------------------------------
 
     def partitions(self, source: str | None = None) -> list[Partition]:
@@ -283,6 +290,11 @@ class SqliteJournal:
                     break
                 end = offset
         return end
+
+    def behind(self, offset: int) -> dict[int, Behind]:
+        with self._reading() as db:
+            rows = db.execute(_BEHIND, (offset,)).fetchall()
+        return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
 
     def last_offset(self) -> int:
         with self._reading() as db:

@@ -299,6 +299,8 @@ class GroupCommit(Generic[Commit]):
 
     def _take_due(self, everyone: bool) -> tuple[list[_Sleeper], list[Callback]]:
         """Those whom the flush that just ended concerns, no longer on our lists."""
+        if not self._sleepers and not self._callbacks:
+            return [], []
         tick = self._ledger.submitted if everyone else self._ledger.durable
         sleepers = [sleeper for sleeper in self._sleepers if sleeper.tick <= tick]
         callbacks = [callback for due, callback in self._callbacks if due <= tick]

@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import accumulate, chain, islice, starmap
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
@@ -33,7 +33,7 @@ from vedette.storage.facts import (
     tick_went_back,
     trimmed,
 )
-from vedette.storage.faults import translated
+from vedette.storage.faults import from_sqlite, translated
 from vedette.storage.mover import Mover
 from vedette.storage.pending import (
     Pending,
@@ -46,8 +46,10 @@ from vedette.storage.pending import (
 from vedette.storage.schema import MIGRATIONS, Migration
 from vedette.storage.seam import Batch, Durability, ElementRecord, JournalRow, Loaded
 from vedette.storage.sqlite_file import (
+    LOG_BYTES,
     check_file,
     create_file,
+    lengthen_log,
     migrate_file,
     open_reader,
     open_writer,
@@ -62,8 +64,12 @@ TRIM_ROWS = 10_000
 """Journal rows forgotten in one transaction, so that commits get their turn in between."""
 KEPT_ROWS = 16
 """A batch with more rows is entered in the tables at once: written twice, it would cost more than it saves."""
+KEPT_DELETES, MOST_KEPT_DELETES = 64, 2_048
+"""But so many deletes are kept, too: of a long table each takes two pages of its own out of its place."""
 MOVED_ROWS = 128
 """Rows entered in one transaction, as above."""
+FEW_BATCHES = 16
+LOG_BYTES_A_BATCH = 32 * 1024
 MOST_PENDING_ROWS = 20_000
 """With more of them pending, whoever appends enters them first."""
 
@@ -140,7 +146,9 @@ class SqliteStore:
         self._tick = self._offset = self._number = self._pending_rows = 0
         """Once loaded: the highest tick, the journal's last offset, the last pending batch, rows of all of them."""
         self._write_lock, self._read_lock = Lock(), Lock()
-        self._mover = Mover(self._enter_some, f"vedette-enter-{path.stem}")
+        self._mover = Mover(self._tidy_up, f"vedette-tidy-{path.stem}")
+        self._appended = self._log_bytes = 0
+        """Batches since it was opened, and how long the write-ahead log was made."""
         with translated(self.place):
             if path.exists():
                 check_file(path)
@@ -191,7 +199,8 @@ class SqliteStore:
     def append(self, batch: Batch) -> int:
         check_meta(batch.meta)
         rows = len(batch.puts) + len(batch.deletes) + len(batch.journal) + 1
-        if self._boot is not None and self._keeps and rows <= KEPT_ROWS and _is_plain(batch):
+        light = rows <= KEPT_ROWS or KEPT_DELETES <= len(batch.deletes) <= MOST_KEPT_DELETES
+        if light and self._boot is not None and self._keeps and _is_plain(batch):
             return self._keep(batch, rows)
         with self._writing() as db:
             self._check_tick(batch)
@@ -201,6 +210,7 @@ class SqliteStore:
             offset = self._append_journal(db, batch.journal)
             self._pending_rows = 0
             self._tick, self._offset = max(self._tick, batch.tick), offset
+        self._note_append()
         return offset
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
@@ -259,25 +269,46 @@ class SqliteStore:
         """Durable by one statement; entered in the tables soon."""
         if self._pending_rows > MOST_PENDING_ROWS:
             self._enter_some()
-        with self._write_lock, translated(self.place):
+        with self._write_lock:
             db = self._opened(self._writer)
             self._check_tick(batch)
             # Counted first: an offset or a number that nobody has is nothing, one that two have is damage.
             before = self._offset
             self._number += 1
-            self._offset += len(batch.journal)
+            self._offset = last = before + len(batch.journal)
             try:
                 kept = db.execute(_KEEP, (self._number, encode_pending(before, batch), self._boot)).rowcount
-            except sqlite3.Error:
+            except sqlite3.Error as problem:
                 self._offset = before
-                raise
+                raise from_sqlite(problem, self.place) from problem
             if kept != 1:
-                self._claim(db, batch.tick)  # says why
+                self._refuse(db, batch.tick)
             self._pending_rows += rows
             self._tick = max(self._tick, batch.tick)
-            last = before + len(batch.journal)
-        self._mover.ask()
+        self._note_append()
         return last
+
+    def _note_append(self) -> None:
+        self._appended += 1
+        if self._pending_rows or (self._keeps and self._log_bytes < self._log_bytes_wanted):
+            self._mover.ask()
+
+    @property
+    def _log_bytes_wanted(self) -> int:
+        """The write-ahead log is made longer ahead of what is written, but not for a few batches."""
+        return min(LOG_BYTES, self._appended * LOG_BYTES_A_BATCH) if self._appended >= FEW_BATCHES else 0
+
+    def _tidy_up(self) -> bool:
+        """What can wait: batches to be entered, room in the log. Returns whether there is more to do."""
+        more = self._enter_some()
+        wanted = self._log_bytes_wanted
+        if self._log_bytes >= wanted:
+            return more
+        with self._write_lock, translated(self.place):
+            if lengthen_log(self._opened(self._writer), self.path, wanted):
+                self._log_bytes = wanted
+                return more
+        return True
 
     def _check_tick(self, batch: Batch) -> None:
         """Before it is kept; what is entered is checked by the tables themselves as well."""
@@ -338,8 +369,11 @@ class SqliteStore:
             return True
 
     def _claim(self, db: sqlite3.Connection, tick: int) -> None:
-        if db.execute(_CLAIM, (tick, self._boot)).rowcount == 1:
-            return
+        if db.execute(_CLAIM, (tick, self._boot)).rowcount != 1:
+            self._refuse(db, tick)
+
+    def _refuse(self, db: sqlite3.Connection, tick: int) -> NoReturn:
+        """Say why a batch may not be written."""
         facts = dict(db.execute("SELECT key, value FROM meta"))
         now = loaded(facts, (), self.place)
         if self._boot is not None and now.boot != self._boot:

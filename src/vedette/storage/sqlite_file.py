@@ -22,6 +22,7 @@ from vedette.storage.seam import Durability
 __all__ = [
     "connect",
     "create_file",
+    "lengthen_log",
     "migrate_file",
     "open_reader",
     "open_writer",
@@ -34,6 +35,9 @@ BUSY_SECONDS = 10.0
 WAL_PAGES = 4_000
 """Write-ahead log pages (4 KiB) before they are copied into the file; the copy runs inside a commit."""
 WAL_BYTES_KEPT = 64 * 1024 * 1024
+LOG_BYTES = WAL_PAGES * (4_096 + 24)
+"""How long the write-ahead log becomes before it is begun anew."""
+LOG_STEP_BYTES = 1024 * 1024
 CACHE_KIB = 32 * 1024
 SYNCHRONOUS: Mapping[Durability, str] = {"fsync": "FULL", "relaxed": "NORMAL"}
 
@@ -116,6 +120,28 @@ def open_reader(path: Path) -> sqlite3.Connection:
     db.execute("PRAGMA query_only = ON")
     db.execute("PRAGMA cache_size = -2048")
     return db
+
+
+def lengthen_log(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
+    """Write zeros behind the write-ahead log, a step of them; returns whether it is long enough then.
+
+    A sync of a file that grows writes the file system's own log as well, and takes twice as long. To SQLite zeros are
+    the end of the log. Nobody else may write meanwhile, hence the transaction.
+    """
+    with transaction(db):
+        try:
+            file = os.open(path.with_name(f"{path.name}-wal"), os.O_WRONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            size = os.fstat(file).st_size
+            step = min(LOG_STEP_BYTES, wanted_bytes - size)
+            while step > 0:
+                written = os.pwrite(file, bytes(step), size)
+                size, step = size + written, step - written
+            return size >= wanted_bytes
+        finally:
+            os.close(file)
 
 
 @contextmanager

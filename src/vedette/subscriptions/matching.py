@@ -7,13 +7,14 @@ and the property test wants both to agree on every filter and every change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from vedette.clock import SystemClock
 from vedette.language.documents import DocumentFilter, Outcome, compile_filter
 from vedette.subscriptions.columns import Bools, Column, Ints
 from vedette.subscriptions.evaluation import ListColumn, Program, Truth, vectorise
@@ -34,6 +35,7 @@ __all__ = [
     "scan",
 ]
 
+_clock = SystemClock()
 LEAVE, ENTER, UPDATE = 1, 2, 3
 """Bits: 1 when the image before matched, 2 when the image after does."""
 
@@ -49,6 +51,8 @@ class MatchCounts:
     """Keys asked for that no subscription has."""
     passed: int = 0
     """Of those, let through by a Bloom filter."""
+    times: list[tuple[float, bytes]] = field(default_factory=list)
+    """Milliseconds of the exact check, and the form, of each shape that had candidates."""
 
     def add(self, other: MatchCounts) -> None:
         self.candidates += other.candidates
@@ -56,6 +60,7 @@ class MatchCounts:
         self.faults += other.faults
         self.absent += other.absent
         self.passed += other.passed
+        self.times += other.times
 
 
 class Match(NamedTuple):
@@ -212,7 +217,9 @@ def _exact(segment: Segment, images: ImageRows, pairs: Ints, rows: Ints, counts:
         if part.shape.eventful:
             chosen = chosen[images.subject[pairs[chosen]]]
         if len(chosen):
+            begin = _clock.monotonic()
             found[chosen] = _check(segment, part, images, pairs[chosen], rows[chosen] - part.start, counts)
+            counts.times.append(((_clock.monotonic() - begin) * 1000, part.form))
     return found
 
 

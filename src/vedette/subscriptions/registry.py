@@ -10,9 +10,10 @@ version with it is published. So snapshot and stream join without a gap and with
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,10 +25,23 @@ from vedette.subscriptions.shapes import Constant
 from vedette.subscriptions.sql_place import Rows, open_place
 from vedette.values import timestamp_to_ms
 
-__all__ = ["REGISTRY_FILE", "Gateway", "Quotas", "Registered", "SubscriptionRegistry", "SubscriptionRequest"]
+__all__ = [
+    "REGISTRY_FILE",
+    "Gateway",
+    "Lagging",
+    "Mode",
+    "Quotas",
+    "Registered",
+    "SubscriptionRegistry",
+    "SubscriptionRequest",
+]
 
+_audit = logging.getLogger("vedette.audit")
 REGISTRY_FILE = "subscriptions.db"
 _PAGE = 50_000
+Lagging: TypeAlias = Literal["shedding", "degraded"]
+Mode: TypeAlias = Literal["normal"] | Lagging
+_LAGGING: tuple[Lagging, ...] = ("shedding", "degraded")
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
     "INSERT INTO meta VALUES ('version', 0) ON CONFLICT DO NOTHING",
@@ -144,6 +158,19 @@ class SubscriptionRegistry:
             found = rows.execute("SELECT value FROM meta WHERE key = 'fan_out'")
         return int(found[0][0]) if found else 0
 
+    def set_mode(self, partition: int, mode: Mode) -> None:
+        """How changes of a partition are told while it is behind: shedding or degraded; normal ends it."""
+        with self._place.writing() as rows:
+            rows.execute("DELETE FROM meta WHERE key = ?", (f"mode:{partition}",))
+            if mode != "normal":
+                rows.execute("INSERT INTO meta VALUES (?, ?)", (f"mode:{partition}", _LAGGING.index(mode)))
+
+    def modes(self) -> dict[int, Lagging]:
+        """Partitions whose mode is not normal."""
+        with self._place.reading() as rows:
+            found = rows.execute("SELECT key, value FROM meta WHERE key LIKE 'mode:%'")
+        return {int(key.removeprefix("mode:")): _LAGGING[value] for key, value in found}
+
     def leave(self, name: str) -> None:
         """A gateway goes in good order: its subscriptions end at once."""
         with self._place.writing() as rows:
@@ -164,10 +191,13 @@ class SubscriptionRegistry:
             owner = self._gateway(rows, gateway)
             version = self._next_version(rows)
             self._count(rows, owner, requests)
-            return [
+            numbers = [
                 self._insert(rows, owner, request, shape, constants, version, until)
                 for request, (shape, constants) in zip(requests, taken, strict=True)
             ]
+        extra = {"action": "subscription.create", "gateway": gateway, "numbers": numbers}
+        _audit.info("%d subscriptions of %s begin", len(numbers), gateway, extra=extra)
+        return numbers
 
     def _taken_apart(self, request: SubscriptionRequest) -> tuple[str, bytes]:
         shape, constants = take_apart(request.form)
@@ -345,6 +375,9 @@ class SubscriptionRegistry:
         rows.executemany(
             "UPDATE subscriptions SET ended = ? WHERE number = ?", [(version, n) for n, _, _ in found]
         )
+        numbers = [number for number, _, _ in found]
+        extra = {"action": "subscription.destroy", "numbers": numbers}
+        _audit.info("%d subscriptions end", len(numbers), extra=extra)
         for _, gateway, tenant in found:
             for scope in ("all", f"gateway:{gateway}", f"tenant:{tenant}"):
                 rows.execute(_COUNT, (scope, -1))

@@ -24,7 +24,7 @@ from vedette.subscriptions.image_rows import ImageRows
 from vedette.subscriptions.required_keys import Alternative, alternatives
 from vedette.subscriptions.shapes import Constant, FieldPath, ListSlot, Shape, Slot
 
-__all__ = ["Entry", "Lookup", "Segment", "ShapeRows", "write_segment"]
+__all__ = ["LOW_PRIORITY", "Entry", "Lookup", "Segment", "ShapeRows", "write_segment"]
 
 LOW_PRIORITY = 1
 """A flag of a subscription: it is paused first when gateways are full."""

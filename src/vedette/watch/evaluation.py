@@ -99,8 +99,7 @@ def shape_matches(
 ) -> Iterable[tuple[Any, Row | None, Row | None]]:
     if shape.single is not None:
         return _single_matches(shape, changes, scene)
-    before = {shape.matches.key(row): row for row in shape.matches.find(scene.before, changes)}
-    after = {shape.matches.key(row): row for row in shape.matches.find(scene.after, changes)}
+    before, after = shape.matches.find_around(scene.before, scene.after, changes)
     if shape.matches.collapses:
         _complete(shape, before, scene.after, after)
         _complete(shape, after, scene.before, before)
@@ -122,24 +121,22 @@ def _single_matches(
 ) -> Iterable[tuple[Any, Row | None, Row | None]]:
     """A pattern of one node: the changes are the matches."""
     assert shape.single is not None
-    types, slot = shape.single.types, shape.single.slot
+    types = shape.single.types
     matches = []
     for old, new in changes:
-        element = new if new is not None else old
-        assert element is not None
-        if element.type not in types:
-            continue
-        before = _row(shape, scene.before, slot, old) if old is not None else None
-        after = _row(shape, scene.after, slot, new) if new is not None else None
-        if before is not None or after is not None:
-            matches.append(((element.id,), before, after))
+        element: Element = new or old  # type: ignore[assignment]
+        if element.type in types:
+            before = _row(shape, scene.before, old) if old is not None else None
+            after = _row(shape, scene.after, new) if new is not None else None
+            if before is not None or after is not None:
+                matches.append(((element.id,), before, after))
     return matches
 
 
-def _row(shape: WatchShape, context: Context, slot: int, element: Element) -> Row | None:
-    row: Row = [None] * shape.size
+def _row(shape: WatchShape, context: Context, element: Element) -> Row | None:
+    row = shape.blank.copy()
     row[0] = context
-    row[slot] = element
+    row[shape.slot] = element
     if shape.closed_closures:
         for closure in shape.closed_closures:
             if not closure(row):

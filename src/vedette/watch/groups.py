@@ -10,21 +10,30 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
 
 from vedette.language.aggregates import exact_average, exact_sum
 from vedette.language.dynamic import distinct_key
-from vedette.language.resolved import AggregateCall
 from vedette.values import is_nan
 
-__all__ = ["MAINTAINED", "Contribution", "Groups", "maintained"]
+__all__ = ["MAINTAINED", "AggregateKind", "Contribution", "Groups", "maintained"]
 
 MAINTAINED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 """Aggregates that can be kept up to date; COLLECT is evaluated anew."""
 
 
-def maintained(calls: Sequence[AggregateCall]) -> bool:
+class AggregateKind(Protocol):
+    """What is kept of each group: an aggregate of the language, wherever its operand comes from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def distinct(self) -> bool: ...
+
+
+def maintained(calls: Sequence[AggregateKind]) -> bool:
     return all(call.name in MAINTAINED for call in calls)
 
 
@@ -79,8 +88,10 @@ class _Total:
         return exact_sum(self._total, odd, floats=self._floats > 0)
 
 
-_NAN = object()
-"""Stands for every NaN: one of them makes the result NaN, however many there are."""
+class _Nan(Enum):
+    """Stands for every NaN: one of them makes the result NaN, however many there are."""
+
+    NAN = "NaN"
 
 
 class _Extreme:
@@ -91,7 +102,7 @@ class _Extreme:
         self._values: Counter[Any] = Counter()
 
     def change(self, value: Any, times: int) -> None:
-        key = _NAN if is_nan(value) else value
+        key = _Nan.NAN if is_nan(value) else value
         self._values[key] += times
         if not self._values[key]:
             del self._values[key]
@@ -99,7 +110,7 @@ class _Extreme:
     def result(self) -> Any:
         if not self._values:
             return None
-        return math.nan if _NAN in self._values else self._pick(self._values)
+        return math.nan if _Nan.NAN in self._values else self._pick(self._values)
 
 
 class _Distinct:
@@ -122,7 +133,7 @@ class _Distinct:
         return self._inner.result()
 
 
-def _keeper(call: AggregateCall) -> _Keeper:
+def _keeper(call: AggregateKind) -> _Keeper:
     plain: _Keeper
     match call.name:
         case "COUNT":
@@ -139,7 +150,7 @@ def _keeper(call: AggregateCall) -> _Keeper:
 class _Group:
     __slots__ = ("keepers", "key_values", "rows")
 
-    def __init__(self, key_values: tuple[Any, ...], calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, key_values: tuple[Any, ...], calls: Sequence[AggregateKind]) -> None:
         self.key_values = key_values
         self.rows = 0
         self.keepers = [_keeper(call) for call in calls]
@@ -152,7 +163,7 @@ Contribution = tuple[tuple[Any, ...], list[tuple[bool, Any]]]
 class Groups:
     """The groups of one aggregating watch. Feed it rows that came and went, then ask what is different."""
 
-    def __init__(self, calls: Sequence[AggregateCall]) -> None:
+    def __init__(self, calls: Sequence[AggregateKind]) -> None:
         self._calls = calls
         self._groups: dict[Any, _Group] = {}
 

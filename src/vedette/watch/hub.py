@@ -20,7 +20,7 @@ from vedette.watch.subscription import WatchStatus
 from vedette.watch.table import NumberedTable
 from vedette.watch.watch import Watch, WatchDetails
 
-__all__ = ["Told", "WatchHub", "count_row", "counted_deltas", "evaluate", "tell_anew"]
+__all__ = ["Told", "WatchHub", "compared", "count_row", "counted_deltas", "evaluate", "tell_anew"]
 
 
 _CANCELLED, _OVERFLOW = WatchStatus.CANCELLED, Outcome.OVERFLOW
@@ -33,7 +33,7 @@ class Told:
     def __init__(self, tick: int, sequence: int, now_ms: int) -> None:
         self.tick, self.sequence, self.now_ms = tick, sequence, now_ms
         self.evaluated_ms = now_ms
-        """What now() was: a transaction may have begun long before it is committed."""
+        """What time it was: a transaction may have begun long before it is committed."""
         self.watches: dict[int, Watch] = {}
         """Those that have something new."""
         self.overflowed: list[Watch] = []
@@ -67,7 +67,7 @@ class Told:
         if details.window is None:
             return True
         if not watch.shape.aggregates:
-            details.window.collect(delta, self.tick, timestamp_from_ms(self.now_ms))
+            details.window.collect(delta, self.tick, timestamp_from_ms(self.evaluated_ms))
         return False
 
     def fail(self, watch: Watch, error: VedetteError) -> None:
@@ -173,9 +173,8 @@ def _tell_counted(shape: WatchShape, changes: Sequence[Difference], scene: Scene
     """Count rows in and out of each watch's groups (or distinct rows), then tell what is different."""
     touched: dict[int, tuple[Watch, dict[Any, None]]] = {}
     for identity, before, after in shape_matches(shape, changes, scene):
-        for watch in shape.candidates(after) if after is not None else ():
-            if shape.aggregates and watch.details.window is not None:
-                _touch_window(watch, identity, before, after, scene, told)
+        if shape.aggregates and after is not None:
+            _touch_windows(shape, identity, before, after, scene, told)
         for row, sign in ((before, -1), (after, 1)):
             for watch in shape.candidates(row) if row is not None else ():
                 if watch.details.window is not None and shape.aggregates:
@@ -199,6 +198,16 @@ def _tell_counts(watch: Watch, marked: Iterable[Any], context: Context, told: To
         told.fail(watch, error)
 
 
+def _touch_windows(
+    shape: WatchShape, identity: Any, before: Row | None, after: Row, scene: Scene, told: Told
+) -> None:
+    windowed = [watch for watch in shape.candidates(after) if watch.details.window is not None]
+    if windowed:
+        earlier = {watch.number for watch in shape.candidates(before)} if before is not None else ()
+        for watch in windowed:
+            _touch_window(watch, identity, before if watch.number in earlier else None, after, scene, told)
+
+
 def _touch_window(
     watch: Watch, identity: Any, before: Row | None, after: Row | None, scene: Scene, told: Told
 ) -> None:
@@ -207,8 +216,8 @@ def _touch_window(
     try:
         new = own_row(shape, watch, after, scene.own(watch, after=True))
         old = own_row(shape, watch, before, scene.own(watch, after=False))
-        if new is not None and (old is None or shape.contribution(old) != shape.contribution(new)):
-            watch.details.window.touch(identity, timestamp_from_ms(told.now_ms))
+        if new is not None and (old is None or shape.taken(old) != shape.taken(new)):
+            watch.details.window.touch(identity, timestamp_from_ms(told.evaluated_ms))
     except VedetteError as error:
         told.fail(watch, error)
 
@@ -284,6 +293,14 @@ def evaluate(watch: Watch, context: Context) -> dict[Any, dict[str, Any]]:
     return shape.grouped(rows, context)
 
 
+def compared(watch: Watch, context: Context) -> dict[Any, Any]:
+    """What is different for the watch when this is: its rows, or with windows what groups take from each match."""
+    shape = watch.shape
+    if not shape.aggregates or watch.details.window is None:
+        return evaluate(watch, context)
+    return {shape.identity(row): shape.taken(row) for row in shape.query.run(context)}
+
+
 def _tell_all_anew(shape: WatchShape, scene: Scene, told: Told) -> None:
     for watch in watches_of(shape):
         try:
@@ -295,9 +312,14 @@ def _tell_all_anew(shape: WatchShape, scene: Scene, told: Told) -> None:
 def tell_anew(watch: Watch, context: Context, told: Told) -> None:
     """Evaluate the watch afresh and tell it what is different from what it was told last."""
     details = watch.details
-    old, new = details.result or {}, evaluate(watch, context)
+    old, new = details.result or {}, compared(watch, context)
     details.result = new
     details.evaluated_before_ms, details.evaluated_ms = details.evaluated_ms, told.evaluated_ms
+    if details.window is not None and watch.shape.aggregates:
+        for identity, taken in new.items():
+            if old.get(identity) != taken:
+                details.window.touch(identity, timestamp_from_ms(told.evaluated_ms))
+        return
     acting = details.actions is not None
     matches = {watch.shape.identity(m): m for m in watch.shape.query.run(context)} if acting else {}
     for identity, row in new.items():

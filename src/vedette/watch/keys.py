@@ -7,7 +7,7 @@ sorts the watches under a key by their constant. Watches of a shape that has nei
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ Item = TypeVar("Item", bound=Keyed)
 
 
 class RangeList(Generic[Item]):
-    """Watches sorted by their constant; `op` is how a row's value must compare with it."""
+    """Watches sorted by their constant."""
 
     __slots__ = ("constants", "items")
 
@@ -41,26 +41,22 @@ class RangeList(Generic[Item]):
             place += 1
         del self.constants[place], self.items[place]
 
-    def matching(self, op: str, value: Any) -> list[Item]:
-        """Items whose constant c makes `value op c` true."""
-        match op:
-            case ">":
-                return self.items[: bisect_left(self.constants, value)]
-            case ">=":
-                return self.items[: bisect_right(self.constants, value)]
-            case "<":
-                return self.items[bisect_right(self.constants, value) :]
-        return self.items[bisect_left(self.constants, value) :]
-
 
 class KeyIndex(Generic[Item]):
     """Watches by key. Most keys hold one watch: it stands there itself, several stand in a dict."""
 
-    __slots__ = ("_entries", "_op", "size")
+    __slots__ = ("_below", "_entries", "_op", "_place", "find", "size")
+
+    find: Callable[[Any, Any], Collection[Item]]
+    """Watches under the key whose range condition holds for the value (null and NaN satisfy none)."""
 
     def __init__(self, range_op: str | None) -> None:
         self._entries: dict[Any, Any] = {}
         self._op = range_op
+        self._below = range_op in (">", ">=")
+        """Whether the condition holds for the constants below the row's value."""
+        self._place = bisect_left if range_op in (">", "<=") else bisect_right
+        self.find = self._at_key if range_op is None else self._in_range
         self.size = 0
 
     def add(self, key: Any, constant: Any, item: Item) -> None:
@@ -92,17 +88,19 @@ class KeyIndex(Generic[Item]):
         else:
             del self._entries[key]
 
-    def find(self, key: Any, value: Any) -> Collection[Item]:
-        """Watches under the key whose range condition holds for `value` (null and NaN satisfy none)."""
+    def _at_key(self, key: Any, value: Any) -> Collection[Item]:  # noqa: ARG002 - there is no range
         held = self._entries.get(key)
         if held is None:
             return ()
-        if self._op is not None:
-            known = value is not None and value == value  # noqa: PLR0124 - NaN is not equal to itself
-            return held.matching(self._op, value) if known else ()
-        if type(held) is dict:
-            return held.values()
-        return (held,)
+        return held.values() if type(held) is dict else (held,)
+
+    def _in_range(self, key: Any, value: Any) -> Collection[Item]:
+        held = self._entries.get(key)
+        if held is None or value is None or value != value:  # noqa: PLR0124 - NaN is not equal to itself
+            return ()
+        place = self._place(held.constants, value)
+        items: list[Item] = held.items
+        return items[:place] if self._below else items[place:]
 
     def sample(self, turn: int) -> Item | None:
         """Some watch, another one each turn."""

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
+from vedette.element import Element
 from vedette.language import resolved
 from vedette.language.affected import AffectedMatches
 from vedette.language.aggregates import make_aggregate
@@ -123,19 +124,24 @@ class WatchShape:
         self.directions = [descending for _, descending in watch.order]
         self.open_projection = any(map(is_open, evaluated(watch.returns, watch.order)))
         self.exports = [_exporter(p, context) for p in projections]
-        self._exporting = any(export is not None for export in self.exports)
         self.query = BindingQuery(ResolvedQuery(pattern=self.plain), chains, watch.size)
         """All matches for one watch's constants: the initial snapshot, and the oracle."""
         self.index: KeyIndex[Any] = KeyIndex(self.range[1] if self.range is not None else None)
-        self.candidates = self._finder()
         risky = any(map(can_fail, evaluated(watch.returns, watch.order)))
         self.private = bool(self.residual) or self.open_projection or self.judged or self.turnable or risky
         """Whether watches found by key must each be asked."""
         self.verify = self._verifier(chains) if self.judged or self.turnable else self.matches
-        self.single = self._single_element(looked_at, closed)
+        self._prepare_rows(self._single_element(looked_at, closed))
         self.closed_closures = [chains.condition(c) for c in closed]
         self._prepare_groups(watch.returns, chains)
         self._classify(watch, projections)
+
+    def _prepare_rows(self, single: NodeElement | None) -> None:
+        self.candidates = self._finder()
+        self.single = single
+        self.slot = single.slot if single is not None else 0
+        self.blank: Row = [None] * self.size
+        """The row of a single element before that stands in its slot."""
 
     def computed(self, opened: Sequence[Condition]) -> tuple[Condition, ...]:
         """Everything that is computed from a match, but for the conditions that all its watches share."""
@@ -152,6 +158,7 @@ class WatchShape:
 
     def _classify(self, watch: ResolvedWatch, projections: Sequence[Condition]) -> None:
         self.time_dependent = any(tells_time(c) for c in (*watch.pattern.where, *projections))
+        self._exporting = any(export is not None for export in self.exports)
         self._counters = counter_columns(self.columns, projections)
         self.strategy = self._choose_strategy()
 
@@ -296,6 +303,13 @@ class WatchShape:
             inputs.append((counts and (keeps_null or value is not None), value))
         return tuple([closure(row) for closure in self._keys]), inputs
 
+    def taken(self, row: list[Any]) -> Any:
+        """What groups and aggregates take from a match, to be compared: a match that looks the same has not changed."""
+        keys, inputs = self.contribution(row)
+        return [_comparable(value) for value in keys], [
+            (counts, _comparable(value)) for counts, value in inputs
+        ]
+
     def group_row(self, context: Any, key_values: tuple[Any, ...], results: list[Any]) -> dict[str, Any]:
         """The row of a group: its key, its aggregates, and what is computed from them."""
         row: list[Any] = [None] * (self.size + len(key_values))
@@ -410,6 +424,10 @@ class WatchShape:
                 }
                 if len(owners) == 1:
                     context.ensure_index(owners.pop(), side.name)
+
+
+def _comparable(value: Any) -> Any:
+    return (value.id, frozen(list(value.values))) if isinstance(value, Element) else frozen(value)
 
 
 def _exporter(projection: Condition, context: PlanContext) -> Callable[[Any], Any] | None:

@@ -21,7 +21,7 @@ __all__ = ["WindowState"]
 class WindowState:
     """The windows of one watch."""
 
-    __slots__ = ("_collected", "_touched", "end", "first", "window")
+    __slots__ = ("_collected", "_latest", "_touched", "end", "first", "window")
 
     def __init__(self, window: Window, now: datetime) -> None:
         self.window = window
@@ -29,6 +29,8 @@ class WindowState:
         """When the next window ends."""
         self.first = True
         """Whether no window has ended yet: the first aggregate is told as `initial`."""
+        self._latest = now
+        """When something was last told, or the windows began: what comes from the log is late and counts from there."""
         self._collected: deque[tuple[datetime, int, Delta]] = deque()
         self._touched: dict[Any, datetime] = {}
 
@@ -43,11 +45,15 @@ class WindowState:
 
     def collect(self, delta: Delta, tick: int, now: datetime) -> None:
         """An event of a watch without aggregates."""
-        self._collected.append((now, tick, delta))
+        self._collected.append((self._in_order(now), tick, delta))
 
     def touch(self, identity: Any, now: datetime) -> None:
         """A match of an aggregating sliding watch was added or changed."""
-        self._touched[identity] = now
+        self._touched[identity] = self._in_order(now)
+
+    def _in_order(self, moment: datetime) -> datetime:
+        self._latest = max(self._latest, moment)
+        return self._latest
 
     def recent(self) -> set[Any]:
         """Matches that were touched within the window that ends now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -52,7 +53,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_demo_lives_until_it_is_told_to_stop(number: signal.Signals, folder: Path) -> None:
-    with served("--demo", "--pace", "0.05") as process:
+    with served("--demo", "--pace", "0.05", "--no-pipeline") as process:
         seen = read_until(process, "todo ▸ doing, Ada takes it")
         process.send_signal(number)
         seen += process.communicate(timeout=30)[0]
@@ -64,6 +65,41 @@ def test_the_demo_lives_until_it_is_told_to_stop(number: signal.Signals, folder:
     with vedette.open("data") as db, db.database("demo").session() as session:
         ((people,),) = session.execute("MATCH p: Person RETURN COUNT(*)").rows
         assert people == 3
+
+
+def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
+    """On a fresh machine: what is in the files, what is written later, and after the daemon was killed."""
+    with served("--demo", "--pace", "60", "--no-pipeline") as process:
+        said = read_until(process, "wqm search")
+        assert "demo-files" in said
+        assert search_until("what do we do when it rains", "cover the open walls") == "site-diary.md"
+        (folder / "data" / "demo-files" / "cat.md").write_text("# The cat\nIt sleeps in the wheelbarrow.\n")
+        assert search_until("where does the cat sleep", "wheelbarrow") == "cat.md"
+        (child,) = [pid for pid in children_of(process.pid) if "vedette.cli.wqm" in command_of(pid)]
+        os.kill(child, signal.SIGKILL)
+        read_until(process, "The folder daemon ended (by SIGKILL)")
+        (folder / "data" / "demo-files" / "cat.md").write_text("# The cat\nIt has moved into the kitchen.\n")
+        assert search_until("where does the cat sleep", "kitchen") == "cat.md"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def search_until(question: str, words: str) -> str:
+    """Search until the best place has these words; the name of its file."""
+    command = [str(PROGRAM.with_name("wqm")), "search", question, "-c", "demo", "-n", "1", "--format", "json"]
+    while True:  # the test's own time limit ends it
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        hits = json.loads(done.stdout) if done.returncode == 0 else []
+        if hits and words in hits[0]["text"]:
+            return Path(hits[0]["path"]).name
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
 def test_without_the_demo_it_waits(folder: Path) -> None:

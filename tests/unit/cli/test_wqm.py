@@ -25,7 +25,7 @@ from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
 from vedette.ingest.outside_queue import OutsideQueue
 from vedette.ingest.tasks import FileOperation, FileTask
 from vedette.sources.files.seen import FILE_NAME as SEEN_FILE
@@ -355,7 +355,7 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
     task = FileTask(path="/a", watch_id="w", collection="c", operation=FileOperation.INGEST, priority=5)
     directory = folder / "data"
     with (
-        vedette.open(directory) as home,
+        vedette.open(queue_home(directory)) as home,
         EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME) as queue,
     ):
         queue.put([task])
@@ -381,7 +381,7 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
 
 def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
     with (
-        vedette.open(folder / "data"),
+        vedette.open(queue_home(folder / "data")),
         OutsideQueue(folder / "data", SystemClock(), patience_seconds=0.1) as queue,
         pytest.raises(FolderError, match="E4504"),
     ):
@@ -398,6 +398,27 @@ def wait_until_taken_up(directory: Path, files: int) -> None:
         seen.close()
 
 
+def beside_the_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
+    """Every command that needs the vectors asks the daemon, which holds them."""
+    (hit, *_) = records(wqm("search", "how deep is the sea", "-c", "notes", "-f", "json"))
+    assert hit["place"].startswith(str(docs / "sea.txt"))
+    assert json.loads(wqm("admin", "system-stats", "-f", "json").stdout)["chunks in notes"] == 3
+    assert "nothing changed" in wqm("watch", "sync", "--dry-run").stdout
+    write(docs / "late.txt", b"it was late\n")
+    assert wqm("watch", "sync", "docs").stdout == "docs: taken up by the daemon\n"
+    (hit, *_) = records(wqm("search", "late", "-c", "notes", "-f", "json"))
+    assert hit["text"] == "it was late"
+    (docs / "late.txt").unlink()
+    other = folder / "other"
+    other.mkdir()
+    write(other / "cup.txt", b"a cup of tea\n")
+    wqm("watch", "add", str(other), "--collection", "notes", "--id", "other")
+    wqm("watch", "sync", "other")
+    assert "with the text of 1 files" in wqm("watch", "remove", "other", "--force").stdout
+    assert "cup.txt" not in wqm("search", "a cup of tea", "-c", "notes", "-f", "json").stdout
+    assert [each["watch_id"] for each in records(wqm("watch", "list", "-f", "json"))] == ["docs"]
+
+
 def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
     """In the foreground: what is there and what comes is searchable; a signal ends it in good order."""
     command = [sys.executable, "-c", "from vedette.cli.wqm import main; main()", "daemon"]
@@ -408,6 +429,7 @@ def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
             assert "Watching the folders" in process.stdout.readline()
             write(docs / "sea.txt", b"the sea is deep\n")
             wait_until_taken_up(folder / "data", files=3)
+            beside_the_daemon(docs, folder, wqm)
             process.send_signal(signal.SIGTERM)
             assert "Stopped" in process.stdout.read()
         finally:

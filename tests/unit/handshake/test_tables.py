@@ -102,8 +102,10 @@ def test_a_source_has_health_and_is_a_watch_too(tables: HandshakeTables, clock: 
     tables.enable_watch("shop")
     for _ in range(3):
         tables.record_error("shop", failure(clock, "orders", FailureKind.NETWORK))
-    again = tables.ensure_watch(replace(shop, watch_priority=9))
+    tables.update_watch("shop", watch_priority=9)
+    again = tables.ensure_watch(replace(shop, path="mongodb://other/shop"))
     assert (again.config.watch_priority, again.health.health_status) == (9, "backoff")
+    assert again.config.path == "mongodb://other/shop"
     assert again.health.enabled
     assert again.health.backoff_until is not None
     assert again.health.backoff_until - clock.now() > timedelta(seconds=14), (

@@ -1,27 +1,57 @@
-"""How much memory is used: of the container when it has a limit, else of the machine."""
+"""How much memory is held: resident, with the children, by what there is for them."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from vedette.ingest.memory import MemoryUsage, memory_usage
 
-
-def test_of_the_machine(tmp_path: Path) -> None:
-    info, limit = tmp_path / "meminfo", tmp_path / "max"
-    info.write_text("MemTotal:  1000 kB\nMemFree:  10 kB\nMemAvailable:   250 kB\n")
-    limit.write_text("max\n")
-    usage = memory_usage(info, limit, tmp_path / "nothing")
-    assert (usage.total_bytes, usage.used_share) == (1_024_000, 0.75)
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def test_of_the_container(tmp_path: Path) -> None:
-    limit, used = tmp_path / "max", tmp_path / "current"
-    limit.write_text("2000\n")
-    used.write_text("500\n")
-    assert memory_usage(tmp_path / "nothing", limit, used) == MemoryUsage(2_000, 500)
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """Process 7 holds 100 pages, its child 8 holds 50, the child of that 25; 9 is a stranger."""
+    (tmp_path / "meminfo").write_text("MemTotal:  1000000 kB\nMemFree:  10 kB\nMemAvailable:   250 kB\n")
+    for process, pages, children in ((7, 100, "8 "), (8, 50, "10"), (10, 25, ""), (9, 1_000_000, "")):
+        task = tmp_path / f"{process}" / "task" / f"{process}"
+        task.mkdir(parents=True)
+        (task / "children").write_text(children)
+        (tmp_path / f"{process}" / "statm").write_text(f"9999 {pages} 3 4 5 6 7\n")
+    return tmp_path
+
+
+def test_of_the_machine(proc: Path) -> None:
+    (proc / "max").write_text("max\n")
+    assert memory_usage(7, proc, proc / "max") == MemoryUsage(1_024_000_000, 175 * PAGE)
+
+
+def test_of_the_container(proc: Path) -> None:
+    (proc / "max").write_text(f"{700 * PAGE}\n")
+    assert memory_usage(7, proc, proc / "max").used_share == 0.25
+    (proc / "max").write_text(f"{10 * PAGE}\n")
+    assert memory_usage(7, proc, proc / "max").used_share == 1.0
 
 
 def test_where_nothing_is_known(tmp_path: Path) -> None:
     nothing = tmp_path / "nothing"
-    assert memory_usage(nothing, nothing, nothing).used_share == 0.0
+    assert memory_usage(7, nothing, nothing) == MemoryUsage(0, 0)
+    assert MemoryUsage(0, 0).used_share == 0.0
+
+
+def test_of_this_process() -> None:
+    alone = memory_usage()
+    assert 0 < alone.used_share <= 1
+    code = "import sys; held = bytearray(60_000_000); print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        assert memory_usage().used_bytes - alone.used_bytes > 50_000_000
+        child.communicate()

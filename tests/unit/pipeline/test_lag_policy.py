@@ -59,7 +59,8 @@ def test_a_partition_that_is_gone_is_forgotten():
 
 @given(st.lists(st.dictionaries(st.sampled_from([1, 2]), st.floats(0, 200), max_size=2), max_size=60))
 def test_every_move_is_in_the_table(steps: list[dict[int, float]]):
-    machine, before = policy(), {}
+    machine = policy()
+    before: dict[int, str] = {}
     moves = {(start, end) for (start, _), end in TRANSITIONS.items()}
     for at, lags in enumerate(steps):
         for change in machine.observe(lags, at * 7.0):

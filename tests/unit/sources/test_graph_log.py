@@ -18,7 +18,7 @@ from vedette.sources.images import decode_image
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper, check_source
 from vedette.sources.rate import TokenBucket
-from vedette.sources.reader import run_reader
+from vedette.sources.reader import QuickRetries, run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock
 
@@ -107,7 +107,7 @@ def test_a_lost_place_is_bridged_or_said(
 
     monkeypatch.setattr(journal, "mark", noting)
     reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
-    run_reader(reader, journal, source, reader.stop, SystemClock(), random.Random(1))
+    run_reader(reader, journal, source, reader.stop, SystemClock(), QuickRetries(random.Random(1)))
     assert reader.begun == begun
     assert states[:2] == ["catching-up", "live"]
     assert states[2:] == (["stale", "catching-up", "live"] if epochs == "same" else ["stale", "live"])
@@ -125,7 +125,8 @@ def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
     journal.set_paused("x", True)
     reader = Scripted(journal)
     thread = Thread(
-        target=run_reader, args=(reader, journal, source, reader.stop, SystemClock(), random.Random(1))
+        target=run_reader,
+        args=(reader, journal, source, reader.stop, SystemClock(), QuickRetries(random.Random(1))),
     )
     thread.start()
     assert reader.begun == []

@@ -19,7 +19,7 @@ from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import decode_image
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.postgres.reader import PostgresReader
-from vedette.sources.reader import run_reader
+from vedette.sources.reader import QuickRetries, run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock
 
@@ -230,7 +230,7 @@ def test_a_slot_that_is_gone_is_bridged_by_a_scan(shop: Shop):
 def run(reader: PostgresReader, journal: CollectionJournal, source: Source, stop: Flag) -> None:
     import random
 
-    run_reader(reader, journal, source, stop, SystemClock(), random.Random(1))
+    run_reader(reader, journal, source, stop, SystemClock(), QuickRetries(random.Random(1)))
 
 
 def test_what_a_person_must_mend_is_said(postgres_url: str, tmp_path: Path):

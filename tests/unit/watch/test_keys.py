@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.keys import KeyIndex, RangeList
+from vedette.watch.keys import KeyIndex
 
 COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
@@ -51,12 +51,12 @@ def test_null_and_nan_satisfy_no_range():
 
 @pytest.mark.parametrize("op", list(COMPARE))
 def test_bounds_are_sharp(op: str):
-    ranges: RangeList[Item] = RangeList()
+    index: KeyIndex[Item] = KeyIndex(op)
     for number in (3, 1, 2, 2):
-        ranges.add(number, Item(number))
+        index.add((), number, Item(number))
     for value in (0, 1, 2, 2.5, 3, 4):
         expected = [c for c in (1, 2, 2, 3) if COMPARE[op](value, c)]
-        assert numbers(ranges.matching(op, value)) == expected
+        assert numbers(index.find((), value)) == expected
 
 
 STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(0, 4)), max_size=40)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Annotated
@@ -11,6 +16,7 @@ import typer
 
 from vedette.cli.failure import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.cli.pipeline_child import LOCK_FILE, speak_into_log
 
 __all__ = ["pipeline"]
 
@@ -29,6 +35,7 @@ def pipeline(
             "--store", metavar="URL", help="PostgreSQL for journal and registry; default: files in DIR."
         ),
     ] = None,
+    role: Annotated[str, typer.Option("--role", hidden=True)] = "",
 ) -> None:
     """Read the sources of a data directory, match their changes, deliver them to gateways, until Ctrl-C.
 
@@ -40,22 +47,31 @@ def pipeline(
     from vedette.cli.stopping import StopSignal
     from vedette.gateway.secret import directory_secret
     from vedette.pipeline.service import PipelineService
+    from vedette.pipeline.steering import Targets
     from vedette.settings import load_settings
 
     directory = directory_of(data)
     if directory is None:
         raise CommandFailed(f"{data} is no directory. The pipeline keeps its checkpoints in one: --data DIR.")
     directory.mkdir(parents=True, exist_ok=True)
+    if role == "child":
+        speak_into_log(directory)
     stop = Flag()
     failures: list[BaseException] = []
-    with StopSignal() as signal:
+    with _alone(directory), StopSignal() as signal:
         settings = load_settings(directory, os.environ, pipeline_master=master)
         service = PipelineService(
             directory,
             secret=directory_secret(directory).hex(),
-            store=store,
+            store=store or settings.pipeline_store or None,
             master=settings.pipeline_master,
             retention_seconds=settings.journal_retention_seconds,
+            targets=Targets(
+                lag_limit_seconds=settings.pipeline_lag_limit_seconds,
+                delivery_p99_seconds=settings.slo_delivery_seconds,
+                bloom_false_positives=settings.slo_bloom_false_positives,
+            ),
+            metrics_port=settings.pipeline_metrics_port,
         )
 
         def run() -> None:
@@ -67,11 +83,42 @@ def pipeline(
 
         thread = Thread(target=run, name="vedette-pipeline-run")
         thread.start()
-        print("The pipeline is starting; Spark takes some seconds. Ctrl-C ends it.", flush=True)
-        while thread.is_alive() and not signal.wait(0.5):
+        supervised = role == "child"
+        if not supervised:
+            print("The pipeline is starting; Spark takes some seconds. Ctrl-C ends it.", flush=True)
+        while thread.is_alive() and not signal.wait(0.1) and not (supervised and _is_orphan()):
             pass
         stop.set()
+        if not service.has_begun and not failures:
+            os._exit(0)  # Java is still starting: there is nothing to end in good order, and it ends with us
         thread.join()
     if failures:
         raise failures[0]
-    print("The pipeline has stopped; it goes on where it was.")
+    if not supervised:
+        print("The pipeline has stopped; it goes on where it was.")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One pipeline at a time works on a data directory."""
+    from vedette.errors import StoreError
+    from vedette.storage.lock import EngineLock
+
+    try:
+        lock = EngineLock(directory / LOCK_FILE)
+    except StoreError as error:
+        text = (
+            f"A pipeline runs on {directory} already (pid {error.fields.get('pid')}). `vedette serve` starts one by "
+            "itself when there is a source; with --no-pipeline it leaves that to you."
+        )
+        raise CommandFailed(text) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _is_orphan() -> bool:
+    """Whether the supervisor, which holds the other end of our standard input, is gone."""
+    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 4096)

@@ -11,6 +11,8 @@ import typer
 from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vedette.cli.display import TableDisplay
     from vedette.cli.server_file import ServerFile
     from vedette.engine.home import Vedette
@@ -44,6 +46,13 @@ def serve(
         float,
         typer.Option("--pace", metavar="SECONDS", min=0.05, help="How often something happens in the demo."),
     ] = 3.0,
+    pipeline: Annotated[
+        bool,
+        typer.Option(
+            "--pipeline/--no-pipeline",
+            help="Run the Spark pipeline here when there are sources (needs Java).",
+        ),
+    ] = True,
     role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
 ) -> None:
     """Serve a data directory until Ctrl-C or SIGTERM.
@@ -52,8 +61,10 @@ def serve(
     this machine (shell, run, watch, define) go through the running server by themselves. A part that dies is started
     again while the others go on; SIGHUP renews the workers one after the other.
 
+    Folders that are watched (`wqm watch add`) are followed by a part of their own, as soon as there is one.
+
     With --demo there is something to see: a project board in a database of its own, `demo`, worked on every few
-    seconds.
+    seconds, and a folder of notes that is watched, to be searched with `wqm search`.
 
     \b
     Examples:
@@ -61,11 +72,12 @@ def serve(
       vedette serve --data /var/lib/vedette --workers 2
     """
     if role == "engine":
-        _engine(data, host, port, http_port, workers, pace if demo else None)
+        _engine(data, host, port, http_port, workers, pace if demo else None, pipeline=pipeline)
         return
     from vedette.cli.commands.gateway import worker_child
     from vedette.cli.display import TableDisplay
     from vedette.cli.folder_process import folder_child
+    from vedette.cli.pipeline_child import pipeline_child
     from vedette.cli.server_file import read_server_file
     from vedette.cli.stopping import StopSignal
     from vedette.cli.supervisor import Child, Supervisor
@@ -74,6 +86,7 @@ def serve(
     directory = directory_of(data)
     options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
     options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
+    options += [] if pipeline else ["--no-pipeline"]
     command = [sys.executable, "-m", "vedette", "serve", "--role", "engine", *options]
 
     def is_ready(pid: int) -> bool:
@@ -85,12 +98,16 @@ def serve(
     if directory is not None:
         children.append(folder_child(data, directory))
     display = TableDisplay()
+    if pipeline and directory is not None:
+        children.append(pipeline_child(data, directory, display.note))
     with StopSignal() as stop:
         code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
     raise typer.Exit(code)
 
 
-def _engine(data: str, host: str, port: int, http_port: int, workers: int, demo_pace: float | None) -> None:
+def _engine(
+    data: str, host: str, port: int, http_port: int, workers: int, demo_pace: float | None, *, pipeline: bool
+) -> None:
     """The child: what the supervisor watches over."""
     import uvloop
 
@@ -112,6 +129,8 @@ def _engine(data: str, host: str, port: int, http_port: int, workers: int, demo_
 
         def started(found: ServerFile) -> None:
             _introduce(home, display, found, data, demo=life is not None)
+            if life is not None and pipeline and options.directory is not None:
+                _show_source(display, options.directory, data)
             if life is not None:
                 life.start()
 
@@ -124,8 +143,14 @@ def _engine(data: str, host: str, port: int, http_port: int, workers: int, demo_
 
 
 def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: str, *, demo: bool) -> None:
+    from vedette.cli import demo_files
+
+    directory = directory_of(data)
+    samples = demo and directory is not None
     if demo:
         _show_board(home, display)
+    if samples and directory is not None:
+        _show_samples(directory, display)
     place = f"{found.host}:{found.port}"
     web = f"{found.host}:{found.http_port}"
     databases = ", ".join(home.databases())
@@ -133,14 +158,38 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
     display.out.print(f"Clients: ws://{place}   HTTP: http://{web}   Ctrl-C ends it.", soft_wrap=True)
     where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
     collection = "Task" if demo else "YourType"
-    commands = (
+    commands = [
         f"vedette watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
         f"vedette shell {data} --database {database}",
         f"curl -N 'http://{web}/realtime/sse?database={database}&collection={collection}'",
-    )
+    ]
+    if samples:
+        commands.append(f"wqm search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}")
     display.out.print("Try next, in another terminal:")
     for command in commands:
         display.out.print(f"  {command}", soft_wrap=True, style="bold")
+
+
+def _show_source(display: TableDisplay, directory: Path, data: str) -> None:
+    from vedette.cli import demo
+
+    watch = demo.add_source(directory)
+    where = f" --data {data}" if data != DEFAULT_DATA else ""
+    display.out.print(
+        "The same through the pipeline on Spark, which reads the board's log (it needs some seconds):"
+    )
+    display.out.print(
+        f"  vedette watch '{watch}'{where} --database {demo.DATABASE}", soft_wrap=True, style="bold"
+    )
+
+
+def _show_samples(directory: Path, display: TableDisplay) -> None:
+    from vedette.cli.demo_files import watch_samples
+
+    folder = watch_samples(directory)
+    display.out.print(
+        f"A folder that is watched, {folder}: search it, change it, search it again.\n", soft_wrap=True
+    )
 
 
 def _show_board(home: Vedette, display: TableDisplay) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from vedette.cli.options import DEFAULT_DATA, DatabaseOption, DataOption, JsonOp
 
 if TYPE_CHECKING:
     from vedette.sources.journal import CollectionJournal
+    from vedette.sources.records import Source
 
 __all__ = ["source_app"]
 
@@ -59,6 +61,7 @@ def add(
     check_source(added)
     with _journal(data) as journal:
         journal.add_source(added)
+    _note_watch(data, added)
     print(
         f"{name} is added. `vedette pipeline` reads it; `vedette source status {name}` says how it gets along."
     )
@@ -135,7 +138,28 @@ def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
             except VedetteError as error:
                 print(f"The slot of {name} could not be given back: {error}")
         journal.remove_source(name)
+    _forget_watch(data, name)
     print(f"{name} is removed.")
+
+
+def _note_watch(data: str, source: Source) -> None:
+    """From the beginning `wqm watch list` has it, too."""
+    from vedette.cli.wqm_place import open_tables
+    from vedette.handshake.tables.source_care import source_watch
+
+    if directory_of(data) is not None:
+        with open_tables(data) as tables:
+            tables.ensure_watch(source_watch(source))
+
+
+def _forget_watch(data: str, name: str) -> None:
+    from vedette.cli.wqm_place import open_tables
+    from vedette.errors import FolderError
+    from vedette.handshake.tables.source_care import source_watch_id
+
+    if directory_of(data) is not None:
+        with open_tables(data) as tables, suppress(FolderError):  # E4501: it has none
+            tables.remove_watch(source_watch_id(name))
 
 
 def _journal(location: str) -> _Opened:

@@ -13,7 +13,14 @@ from typing import Any, Self
 from vedette.clock import Clock, SystemClock, system_random
 from vedette.errors import FolderError
 from vedette.handshake.circuit import CircuitState
-from vedette.handshake.configs import HealthConfig, PatternConfig, WatchFolderConfig, refuse_unless
+from vedette.handshake.configs import (
+    CoordinatorConfig,
+    DegradationConfig,
+    HealthConfig,
+    PatternConfig,
+    WatchFolderConfig,
+    refuse_unless,
+)
 from vedette.handshake.exclusions import Exclusion, exclusion_for
 from vedette.handshake.failures import Charge, Failure, FailureKind
 from vedette.handshake.health import (
@@ -71,12 +78,14 @@ class HandshakeTables:
         health: HealthConfig | None = None,
         patterns: PatternConfig | None = None,
         chance: Random | None = None,
+        degradation: DegradationConfig | None = None,
+        coordinator: CoordinatorConfig | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
         self._health, self._patterns = health or HealthConfig(), patterns or PatternConfig()
         self._chance = chance or system_random()
         self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
-        self.system = SystemState(self._file, self._clock)
+        self.system = SystemState(self._file, self._clock, degradation=degradation, coordinator=coordinator)
         """Degradation, the breaker of the sink, capacity."""
 
     @property
@@ -115,13 +124,18 @@ class HandshakeTables:
             return self._row(db, config.watch_id)
 
     def ensure_watch(self, config: WatchFolderConfig) -> WatchRow:
-        """Make the watch, or write its configuration if it is there: for sources that come up with every start."""
+        """Make the watch, or write where it is now if it is there: for sources that come up with every start.
+
+        The rest, such as its priority, stays as somebody has set it.
+        """
         with self._file.writing(durable=True) as db:
             now = text_of(self._clock.now())
             if db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone() is None:
                 _insert(db, config, now)
             else:
-                db.execute(sql.SAVE_WATCH, (*config_values(config), now, config.watch_id))
+                kept = self._row(db, config.watch_id).config
+                moved = replace(kept, path=config.path, collection=config.collection)
+                db.execute(sql.SAVE_WATCH, (*config_values(moved), now, config.watch_id))
             return self._row(db, config.watch_id)
 
     def update_watch(self, watch_id: str, **changes: Any) -> WatchRow:

@@ -1,0 +1,80 @@
+"""Vedette's side: the parts of the folder daemon, as `vedette.cli.folder_process` puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+
+from vedette.clock import SystemClock
+from vedette.engine.home import open_vedette
+from vedette.handshake.configs import CoordinatorConfig, WatchFolderConfig
+from vedette.handshake.tables import HandshakeTables
+from vedette.ingest.chunking import ChunkingConfig
+from vedette.ingest.daemon import FolderDaemon
+from vedette.ingest.embedding import Embedder, WordLlamaEmbedder
+from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.qdrant import QdrantVectors
+from vedette.pipeline.file_batches import BulkConfig, BulkFiles, Recipe, SparkDesk, SparkPreparation
+from vedette.sources.files.seen import SeenFiles
+
+__all__ = ["Parts", "parts", "running"]
+
+WATCH = "bench"
+COLLECTION = "bench"
+_ROOM = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
+"""Nobody is held back: what is measured is how fast it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    tables: HandshakeTables
+    queue: EngineFileQueue
+    store: QdrantVectors
+    embedder: Embedder
+    seen: SeenFiles
+    daemon: FolderDaemon
+    desk: SparkDesk | None
+
+
+@contextmanager
+def parts(data: Path, root: Path, *, spark: bool = False) -> Iterator[Parts]:
+    clock = SystemClock()
+    data.mkdir(exist_ok=True)
+    with ExitStack() as stack:
+        home = stack.enter_context(open_vedette(queue_home(data), clock=clock))
+        tables = stack.enter_context(HandshakeTables(data / "handshake.db", clock=clock, coordinator=_ROOM))
+        if not tables.watches():
+            tables.add_watch(WatchFolderConfig(watch_id=WATCH, path=str(root), collection=COLLECTION))
+        seen = SeenFiles(data / "folders.db")
+        stack.callback(seen.close)
+        store, embedder = QdrantVectors(data / "vectors"), WordLlamaEmbedder()
+        stack.callback(store.close)
+        queue = stack.enter_context(
+            EngineFileQueue(home.database(QUEUE_DATABASE), data / "handshake.db", lease=timedelta(minutes=5))
+        )
+        desk = SparkDesk.at("local[2,4]", clock, BulkConfig()) if spark else None
+        bulk = None
+        if desk is not None:
+            stack.callback(desk.close)
+            recipe = Recipe(embedder="wordllama", chunking=ChunkingConfig(), max_file_bytes=20 << 20)
+            preparation = SparkPreparation(desk, recipe, embedder)
+            bulk = BulkFiles(desk, Ingestion(embedder, store, clock, preparation=preparation))
+        ingestion = Ingestion(embedder, store, clock)
+        daemon = FolderDaemon(tables, seen, queue, ingestion, clock, worker_id="bench", bulk=bulk)
+        yield Parts(tables, queue, store, embedder, seen, daemon, desk)
+
+
+@contextmanager
+def running(made: Parts) -> Iterator[None]:
+    thread = Thread(target=made.daemon.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        made.daemon.stop()
+        thread.join()

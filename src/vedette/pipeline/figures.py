@@ -1,0 +1,173 @@
+"""The figures of a pipeline, as its driver writes them down and `/metrics` shows them. Needs no Spark.
+
+The names are those of the seed (seeds/realtime-watching.md §5): per-partition lag, events/s, match hit rate, Bloom
+false-positive rate, broadcast ratio. Queue watermarks and resumes are the gateway's: `vedette_load`, `vedette_resumes`.
+A figure is read from `pipeline.json` in the home, so any process can show it: the pipeline's own port, and `serve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+__all__ = [
+    "STATUS_FILE",
+    "PartitionFigures",
+    "PipelineFigures",
+    "figures_served",
+    "figures_text",
+    "pipeline_metrics",
+    "read_figures",
+]
+
+STATUS_FILE = "pipeline.json"
+_MODES = {"normal": 0, "shedding": 1, "degraded": 2}
+_STATES = {"starting": 0, "running": 1, "restarting": 2, "stopped": 3}
+
+
+class PartitionFigures(msgspec.Struct, frozen=True, kw_only=True):
+    partition: int
+    source: str
+    lag_changes: int
+    """Changes in the journal that nobody was told yet."""
+    lag_seconds: float
+    """The age of the oldest of them."""
+    delivery_p99_seconds: float
+    """Of the last minute."""
+    state: str
+    """live, stale or catching-up: whether the source's changes are all there."""
+    mode: str
+    """normal, shedding or degraded: whether all of them are told."""
+
+
+class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pipeline did since it began, and how it is now."""
+
+    state: str
+    pid: int = 0
+    """Of the driver's process."""
+    restarts: int = 0
+    offset: int | None = None
+    behind: int | None = None
+    version: int | None = None
+    batch_ms: float | None = None
+    index: str = "sure"
+    fan_out: int = 0
+    events_per_second: float = 0.0
+    match_hit_rate: float = 0.0
+    """Matches among all candidates that the index proposed."""
+    bloom_false_positive_rate: float = 0.0
+    """Keys let through among all keys that no subscription has."""
+    broadcast_ratio: float = 0.0
+    """Unfiltered deliveries among all."""
+    subscriptions: int = 0
+    gateways: int = 0
+    totals: dict[str, float] = {}
+    """Sums of the columns of `schema.OUTCOME`."""
+    partitions: list[PartitionFigures] = []
+    problem: str = ""
+
+
+def read_figures(home: Path) -> PipelineFigures | None:
+    """None when no pipeline ran in this home, or what it left cannot be read."""
+    try:
+        return msgspec.json.decode((home / STATUS_FILE).read_bytes(), type=PipelineFigures)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+_COUNTERS: Mapping[str, str] = {
+    "changes": "Changes that went through matching",
+    "matches": "Subscriptions that were told, over all changes",
+    "candidates": "Pairs of an image and a subscription that the index proposed",
+    "deliveries": "Changes handed to gateways, once for each gateway",
+    "broadcast": "Deliveries that were unfiltered, because the index was unsure",
+    "undeliverable": "Deliveries to gateways that were gone",
+    "quarantined": "Changes that could not be used",
+    "faults": "Filters that had no value for a document",
+    "skipped": "Changes of degraded partitions, which nobody is told",
+    "shed": "Matches of low priority that were passed over",
+    "repeated": "Changes of tasks that ran before and failed",
+    "late": "Changes that came after their window had ended",
+}
+_GAUGES: Mapping[str, str] = {
+    "events_per_second": "Changes a second, of the last batches",
+    "match_hit_rate": "Matches among all candidates that the index proposed",
+    "bloom_false_positive_rate": "Keys let through among those that no subscription has",
+    "broadcast_ratio": "Unfiltered deliveries among all, of the last batches",
+    "fan_out": "Gateways that get changes unfiltered; 0 while the index is sure",
+    "subscriptions": "Subscriptions in the registry",
+    "gateways": "Gateways with a lease",
+    "restarts": "How often the query was started again",
+}
+
+
+def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
+    """The figures as Prometheus knows them."""
+    yield GaugeMetricFamily(
+        "vedette_pipeline_state",
+        "0 starting, 1 running, 2 restarting, 3 stopped",
+        value=_STATES.get(figures.state, 2),
+    )
+    for name, about in _COUNTERS.items():
+        yield CounterMetricFamily(f"vedette_pipeline_{name}", about, value=figures.totals.get(name, 0))
+    for name, about in _GAUGES.items():
+        yield GaugeMetricFamily(f"vedette_pipeline_{name}", about, value=getattr(figures, name))
+    if figures.batch_ms is not None:
+        yield GaugeMetricFamily("vedette_pipeline_batch_ms", "Of the last batch", value=figures.batch_ms)
+    labels = ["source", "partition"]
+    shown: dict[str, tuple[str, Callable[[PartitionFigures], float]]] = {
+        "lag_changes": ("Changes that nobody was told yet", lambda p: p.lag_changes),
+        "lag_seconds": ("The age of the oldest of them", lambda p: p.lag_seconds),
+        "delivery_p99_seconds": ("p99 of the lag over the last minute", lambda p: p.delivery_p99_seconds),
+        "stale": ("1 while the source's changes are not all there", lambda p: float(p.state != "live")),
+        "mode": (
+            "0 normal, 1 low priority is passed over, 2 nothing is told",
+            lambda p: _MODES.get(p.mode, 0),
+        ),
+    }
+    for name, (about, value) in shown.items():
+        family = GaugeMetricFamily(f"vedette_pipeline_partition_{name}", about, labels=labels)
+        for partition in figures.partitions:
+            family.add_metric([partition.source, str(partition.partition)], value(partition))
+        yield family
+
+
+class _Collected:
+    def __init__(self, figures: Callable[[], PipelineFigures | None]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures()
+        return pipeline_metrics(figures) if figures is not None else iter(())
+
+
+def _registry(figures: Callable[[], PipelineFigures | None]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(figures))
+    return registry
+
+
+def figures_text(figures: PipelineFigures) -> bytes:
+    """In Prometheus' text format."""
+    return generate_latest(_registry(lambda: figures))
+
+
+@contextmanager
+def figures_served(home: Path, port: int) -> Iterator[None]:
+    """`/metrics` on a port of loopback, for a pipeline that runs apart from `serve`; port 0 is none."""
+    if not port:
+        yield
+        return
+    server, thread = start_http_server(port, addr="127.0.0.1", registry=_registry(lambda: read_figures(home)))
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

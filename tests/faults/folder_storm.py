@@ -1,0 +1,67 @@
+"""A folder in a storm, and what the vectors of it must be in the end. For tests that kill the daemon."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+from vedette.clock import SystemClock
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.ingestion import FileToIngest, Ingestion
+from vedette.ingest.qdrant import QdrantVectors
+
+__all__ = ["EMBEDDER", "content", "rebuilt", "storm"]
+
+EMBEDDER = HashingEmbedder()
+_NAMES = 60
+
+
+def storm(root: Path, chance: random.Random, times: int) -> None:
+    """Creates, writes in parts, renames, moves and deletions of trees, damaged files."""
+    for _ in range(times):
+        path = root / f"{chance.randrange(4)}" / f"{chance.randrange(_NAMES)}.md"
+        path.parent.mkdir(exist_ok=True)
+        act = chance.random()
+        if act < 0.15:
+            path.unlink(missing_ok=True)
+        elif act < 0.25 and path.exists():
+            path.rename(path.with_name(f"{chance.randrange(_NAMES)}.md"))
+        elif act < 0.28:
+            target = root / f"{chance.randrange(4)}"
+            if not target.exists():
+                path.parent.rename(target)
+        elif act < 0.30:
+            shutil.rmtree(path.parent)
+        elif act < 0.35:
+            path.with_suffix(".pdf").write_bytes(b"%PDF-1.4 damaged " + chance.randbytes(8))
+        else:
+            with path.open("w") as file:
+                for _ in range(chance.randrange(1, 4)):
+                    file.write(f"# {chance.random()}\n{'word ' * chance.randrange(400)}\n")
+                    file.flush()
+
+
+def content(place: Path) -> list[tuple[str, str, int]]:
+    """Every chunk: path, text, first line. Doubled ones are there twice."""
+    store = QdrantVectors(place)
+    try:
+        count = store.collections().get("docs", 0)
+        hits = store.search("docs", EMBEDDER.embed(["x"])[0], EMBEDDER.name, max(1, count))
+        assert len(hits) == count
+        return sorted((hit.path, hit.text, hit.start) for hit in hits)
+    finally:
+        store.close()
+
+
+def rebuilt(root: Path, place: Path) -> list[tuple[str, str, int]]:
+    """What a clean run makes of the folder as it is."""
+    clean = QdrantVectors(place)
+    files = [
+        FileToIngest(path=str(path), watch_id="w", collection="docs")
+        for path in root.rglob("*")
+        if path.is_file()
+    ]
+    Ingestion(EMBEDDER, clean, SystemClock()).ingest(files)
+    clean.close()
+    return content(place)

@@ -1,0 +1,157 @@
+"""The shell reads frames as `websockets`' own server does, whatever the frames and wherever the bytes are cut."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.frames import Close, Frame, Opcode
+from websockets.protocol import Protocol, Side
+
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server import PATH, GatewayServer, WebSocketShell
+from vedette.testing import ManualClock
+
+HANDSHAKE = (
+    f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+).encode()
+LARGEST = 300
+
+
+class Line:
+    """A transport that remembers what was written."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Board:
+    """Takes messages."""
+
+    full = False
+    authority = None
+
+    def __init__(self) -> None:
+        self.limits = GatewayLimits(max_frame_bytes=LARGEST, first_frame_bytes=LARGEST)
+        self.messages: list[bytes] = []
+
+    def connect(self, _: Any) -> Board:
+        return self
+
+    grant = None
+
+    def received(self, _: Any, data: bytes) -> None:
+        self.messages.append(data)
+
+    def fail(self, code: str, text: str) -> None:
+        assert (code, bool(text)) == ("invalid_frame", True)
+
+
+def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
+    """Messages that were understood, and what was answered."""
+    board, line = Board(), Line()
+    server = GatewayServer(cast("Any", board), clock=ManualClock())
+    server.wrote = lambda _: None  # type: ignore[method-assign]
+    shell = WebSocketShell(server)
+    shell.connection_made(cast("asyncio.BaseTransport", line))
+    shell.data_received(HANDSHAKE)
+    assert line.written.startswith(b"HTTP/1.1 101 ")
+    line.written.clear()
+    for part in parts:
+        if not line.closed:
+            shell.data_received(part)
+    return board.messages, bytes(line.written)
+
+
+def through_the_twin(data: bytes) -> tuple[list[bytes], bytes]:
+    protocol = Protocol(Side.SERVER, max_size=LARGEST)
+    protocol.receive_data(data)
+    messages: list[bytes] = []
+    pieces: list[bytes] | None = None
+    for frame in protocol.events_received():
+        assert isinstance(frame, Frame)
+        if frame.opcode is Opcode.TEXT:
+            pieces = [bytes(frame.data)]
+        elif frame.opcode is Opcode.CONT and pieces is not None:
+            pieces.append(bytes(frame.data))
+        if frame.fin and frame.opcode in (Opcode.TEXT, Opcode.CONT) and pieces is not None:
+            messages.append(b"".join(pieces))
+            pieces = None
+    return messages, b"".join(protocol.data_to_send())
+
+
+def frame(opcode: int, payload: bytes, *, fin: bool, mask: bytes | None, reserved: int, form: int) -> bytes:
+    """A frame as a client makes it, or should not: `form` 1 and 2 spell the length longer than needed."""
+    first = (0x80 if fin else 0) | reserved << 4 | opcode
+    size, masked = len(payload), 0x80 if mask is not None else 0
+    if form == 2 or size > 65_535:
+        head = bytes((first, masked | 127)) + size.to_bytes(8, "big")
+    elif form == 1 or size > 125:
+        head = bytes((first, masked | 126)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((first, masked | size))
+    if mask is None:
+        return head + payload
+    return head + mask + bytes(byte ^ mask[n % 4] for n, byte in enumerate(payload))
+
+
+payloads = st.binary(max_size=8) | st.sampled_from(
+    [b"", b"{}", b"x" * 125, b"x" * 126, b"x" * 300, b"x" * 301]
+)
+usual = st.builds(
+    frame,
+    st.sampled_from([1, 1, 1, 10, 9, 0, 2]),
+    payloads,
+    fin=st.sampled_from([True, True, True, False]),
+    mask=st.binary(min_size=4, max_size=4),
+    reserved=st.just(0),
+    form=st.just(0),
+)
+strange = st.builds(
+    frame,
+    st.integers(0, 15),
+    payloads,
+    fin=st.booleans(),
+    mask=st.none() | st.binary(min_size=4, max_size=4),
+    reserved=st.integers(0, 7),
+    form=st.integers(0, 2),
+)
+closing = st.just(
+    frame(Opcode.CLOSE, Close(1000, "").serialize(), fin=True, mask=b"abcd", reserved=0, form=0)
+)
+frames = st.lists(st.one_of(usual, usual, usual, strange, closing), max_size=8).map(b"".join)
+
+
+@given(frames, st.lists(st.integers(0, 2_000), max_size=6))
+@settings(max_examples=400)
+def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]):
+    async def shell() -> tuple[list[bytes], bytes]:
+        places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+        parts = [data[a:b] for a, b in pairwise(places)]
+        return through_the_shell(parts)
+
+    assert asyncio.run(shell()) == through_the_twin(data)
+
+
+def test_opcodes_are_those_of_the_library():
+    assert (Opcode.TEXT, Opcode.PONG) == (1, 10)

@@ -1,0 +1,28 @@
+"""One log line for each subject and moment, with how many it stands for."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from vedette.pipeline.sampled_log import MOST_SUBJECTS, SampledLog
+from vedette.testing import ManualClock
+
+
+def test_repeats_are_counted_and_not_logged(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.WARNING)
+    clock = ManualClock()
+    sampled = SampledLog(clock)
+    assert [sampled.say("slow", "a", "slow a") for _ in range(3)] == [True, False, False]
+    assert sampled.say("slow", "b", "slow b"), "another subject is another matter"
+    clock.advance(11)
+    assert sampled.say("slow", "a", "slow a", ms=30)
+    assert [(r.subject, r.left_out) for r in caplog.records] == [("a", 0), ("b", 0), ("a", 2)]  # type: ignore[attr-defined]
+
+
+def test_memory_is_bounded():
+    sampled = SampledLog(ManualClock())
+    for number in range(3 * MOST_SUBJECTS):
+        sampled.say("slow", str(number), "slow")
+    assert len(sampled._last) <= MOST_SUBJECTS

@@ -1,0 +1,326 @@
+"""Small batches are kept whole and entered in the tables later: nobody who reads can tell."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from threading import Event as Flag
+from threading import get_ident
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vedette.errors import StoreError
+from vedette.storage.memory import MemoryStore
+from vedette.storage.mover import Mover
+from vedette.storage.pending import decode_pending, encode_pending, net_effect
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
+from vedette.storage.sqlite import SqliteStore
+from vedette.storage.sqlite_file import LOG_BYTES
+
+
+class StillMover:
+    """Moves nothing: the test says when."""
+
+    def __init__(self, move: Callable[[], bool], name: str) -> None:
+        self.move, self.name = move, name
+
+    def ask(self) -> None:
+        """It is asked in vain."""
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def node(id: str, **attributes: object) -> ElementRecord:
+    return ElementRecord(id, "Task", repr(attributes).encode())
+
+
+def edge(id: str, *targets: str) -> ElementRecord:
+    return ElementRecord(id, "joins", b"{}", targets)
+
+
+def row(tick: int, key: str, **more: object) -> JournalRow:
+    return JournalRow(tick, f"t{tick}", "Task", key, None, b'{"n":1}', tick, **more)  # type: ignore[arg-type]
+
+
+def pending(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        (count,) = db.execute("SELECT count(*) FROM pending").fetchone()
+    return int(count)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    """A store that enters nothing by itself."""
+    with patch("vedette.storage.sqlite.Mover", StillMover):
+        store = SqliteStore(path)
+    store.load()
+    yield store
+    store.close()
+
+
+# ---------------------------------------------------------------- any history
+
+NODES = [f"n{number}" for number in range(5)]
+EDGES = [f"e{number}" for number in range(4)]
+batches = st.fixed_dictionaries(
+    {
+        "nodes": st.dictionaries(st.sampled_from(NODES), st.integers(0, 9), max_size=4),
+        "edges": st.sets(st.sampled_from(EDGES)),
+        "deletes": st.sets(st.sampled_from(NODES + EDGES), max_size=3),
+        "facts": st.dictionaries(st.sampled_from("kl"), st.sampled_from(["", "1", "2"])),
+        "event": st.booleans(),
+        "defines": st.booleans(),
+    }
+)
+steps = st.lists(batches | st.sampled_from(["enter", "enter", "close", "crash", "trim"]), max_size=12)
+
+
+def batch_of(parts: dict[str, Any], tick: int, present: dict[str, ElementRecord]) -> Batch:
+    """As the seam asks: edges join the edges that are there before them, and go with them."""
+    gone = set(parts["deletes"]) - set(parts["nodes"])
+    for id in EDGES:
+        if id in present and not gone.isdisjoint(present[id].targets or ()):
+            gone.add(id)
+    puts = [node(id, n=value) for id, value in parts["nodes"].items()]
+    there = {id for id in EDGES if id in present} - gone
+    for id in sorted(parts["edges"] - gone):
+        lower = [each for each in EDGES[: EDGES.index(id)] if each in there]
+        puts.append(present[id] if id in there else edge(id, "n0", *lower))
+        there.add(id)
+    touched = [record.id for record in puts]
+    return Batch(
+        tick=tick,
+        puts=puts,
+        deletes=sorted(gone),
+        journal=[row(tick, id, seq=tick) for id in touched]
+        + [row(tick, "x", source="shop", event_id=f"ev{tick}")] * parts["event"],
+        definitions=[f"node N{tick} {{}}"] if parts["defines"] else [],
+        meta=tuple(parts["facts"].items()),
+    )
+
+
+def compare(store: Store, twin: Store) -> None:
+    ours, theirs = store.facts(), twin.facts()
+    assert (ours.tick, ours.definitions, ours.meta) == (theirs.tick, theirs.definitions, theirs.meta)
+    records = list(store.elements())
+    assert sorted(records, key=lambda r: r.id) == sorted(twin.elements(), key=lambda r: r.id)
+    places = {record.id: place for place, record in enumerate(records)}
+    for record in records:
+        assert all(places[target] < places[record.id] for target in record.targets or () if target in places)
+    assert store.last_offset() == twin.last_offset()
+    first = twin.last_offset() - len(journal(twin))
+    for limit in (1, 3, 1_000):
+        assert list(store.read(first, limit)) == list(twin.read(first, limit))
+
+
+def journal(store: Store) -> list[JournalRow]:
+    try:
+        return list(store.read(0, 1_000))
+    except StoreError as problem:
+        return list(store.read(problem.fields["first"] - 1, 1_000))
+
+
+@settings(max_examples=80, deadline=None)
+@given(history=steps)
+def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) -> None:
+    with ExitStack() as stack:
+        memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # none of the many syncs matters
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
+        for name, value in {"Mover": StillMover, "MOVED_ROWS": 3, "KEPT_ROWS": 7}.items():
+            stack.enter_context(patch(f"vedette.storage.sqlite.{name}", value))
+        path, number = folder / "0.sqlite", 0
+        store, twin = SqliteStore(path), MemoryStore()
+        store.load()
+        twin.load()
+        for tick, step in enumerate(history, 1):
+            if isinstance(step, dict):
+                batch = batch_of(step, tick, {record.id: record for record in twin.elements()})
+                assert store.append(batch) == twin.append(batch)
+            elif step == "enter":
+                store._enter_some()
+            elif step == "trim":
+                assert store.trim(tick - 2) == twin.trim(tick - 2)
+            else:
+                if step == "crash":  # the files as they are at this moment
+                    number += 1
+                    for file in folder.glob(f"{path.name}*"):
+                        shutil.copy(file, folder / file.name.replace(path.name, f"{number}.sqlite"))
+                    path = folder / f"{number}.sqlite"
+                store.close()
+                store = SqliteStore(path)
+                compare(store, twin)  # before anything is written
+                twin = twin.reopened()
+                assert store.load().boot == twin.load().boot
+            compare(store, twin)
+        store.close()
+        assert pending(path) == 0
+
+
+# ---------------------------------------------------------------- what is kept, what is entered
+
+
+def test_a_small_batch_is_kept_and_a_large_one_takes_it_along(store: SqliteStore, path: Path) -> None:
+    store.append(Batch(tick=1, puts=[node("a")], journal=[row(1, "a")]))
+    assert pending(path) == 1
+    store.append(Batch(tick=2, puts=[node(f"n{n}") for n in range(100)]))
+    assert pending(path) == 0
+    assert len(list(store.elements())) == 101
+
+
+def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
+    store = SqliteStore(path, durability="relaxed")
+    store.load()
+    store.append(Batch(tick=1, puts=[node("a")]))
+    assert pending(path) == 0
+    store.close()
+
+
+def test_what_waits_is_bounded(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vedette.storage.sqlite.MOST_PENDING_ROWS", 20)
+    for tick in range(1, 100):
+        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
+    assert pending(path) <= 11
+
+
+def test_a_kept_batch_is_checked_like_any_other(store: SqliteStore, path: Path) -> None:
+    store.append(Batch(tick=5))
+    with pytest.raises(StoreError, match="would repeat history"):
+        store.append(Batch(tick=4))
+    other = SqliteStore(path)
+    assert other.load().tick == 5
+    with pytest.raises(StoreError) as caught:
+        store.append(Batch(tick=6))
+    assert caught.value.code == "E6002"
+    other.close()
+
+
+def test_whoever_lost_the_database_enters_nothing_any_more(store: SqliteStore, path: Path) -> None:
+    store.append(Batch(tick=1, puts=[node("a")]))
+    other = SqliteStore(path)
+    other.load()
+    other.append(Batch(tick=2, puts=[node("b")]))
+    with pytest.raises(StoreError) as caught:
+        store._enter_some()
+    assert caught.value.code == "E6002"
+    assert {record.id for record in other.elements()} == {"a", "b"}
+    other.close()
+
+
+def test_a_kept_batch_that_is_damaged_is_refused(store: SqliteStore, path: Path) -> None:
+    store.append(Batch(tick=1, puts=[node("a")]))
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("UPDATE pending SET batch = substr(batch, 1, 5)")
+    with pytest.raises(StoreError) as caught:
+        store.facts()
+    assert caught.value.code == "E6004"
+
+
+def test_batches_come_back_as_they_were() -> None:
+    batch = Batch(
+        tick=3,
+        puts=[node("a", text="é"), edge("e", "a", "a")],
+        deletes=["b"],
+        journal=[row(3, "a", cause="why", source="s", partition=2, seq=9)],
+        meta=[("k", "")],
+    )
+    kept = decode_pending(encode_pending(41, batch))
+    assert (kept.offset, kept.last_offset) == (41, 42)
+    effect = net_effect([kept])
+    assert (effect.tick, effect.puts, effect.deletes) == (3, batch.puts, batch.deletes)
+    assert effect.journal == [batch.journal[0]._replace(offset=42)]
+    assert dict(effect.meta) == {"k": ""}
+    for blob in (b"", b"\x90", encode_pending(1, batch)[:-1], b"nonsense"):
+        with pytest.raises(ValueError, match=r".+"):
+            decode_pending(blob)
+
+
+# ---------------------------------------------------------------- the thread that does what can wait
+
+
+def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_batches_are_entered_by_themselves(path: Path) -> None:
+    store = SqliteStore(path)
+    store.load()
+    for tick in range(1, 60):
+        store.append(Batch(tick=tick, puts=[node(f"n{tick}")], journal=[row(tick, f"n{tick}")]))
+    eventually(lambda: pending(path) == 0)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*), max(tick) FROM journal").fetchone() == (59, 59)
+    store.close()
+
+
+def test_the_log_is_made_longer_ahead_of_what_is_written(path: Path, tmp_path: Path) -> None:
+    store = SqliteStore(path)
+    store.load()
+    log = path.with_name(f"{path.name}-wal")
+    for tick in range(1, 601):
+        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
+    eventually(lambda: log.stat().st_size >= LOG_BYTES)
+    for tick in range(601, 801):
+        store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
+    copy = tmp_path / "copy.sqlite"
+    for file in (path, log):
+        shutil.copy(file, copy.with_name(file.name.replace(path.name, copy.name)))
+    store.close()
+    again = SqliteStore(copy)
+    assert again.load().tick == 800
+    assert len(list(again.elements())) == 800
+    again.close()
+
+
+def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vedette.storage.mover.RETRY_SECONDS", 0.001)
+    calls: list[int] = []
+    done = Flag()
+
+    def move() -> bool:
+        calls.append(get_ident())
+        if len(calls) < 3:
+            raise StoreError("E6001", "no space left")
+        done.set()
+        return False
+
+    mover = Mover(move, "test")
+    mover.ask()
+    assert done.wait(30)
+    mover.close()
+    assert len(set(calls)) == 1
+
+
+def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
+    def move() -> bool:
+        raise StoreError("E6002", "opened by another engine since")
+
+    mover = Mover(move, "test")
+    mover.ask()
+    assert mover._thread is not None
+    mover._thread.join(30)
+    assert not mover._thread.is_alive()
+    mover.close()
+
+
+def test_a_mover_that_was_never_asked_has_no_thread() -> None:
+    mover = Mover(lambda: False, "test")
+    mover.close()
+    assert mover._thread is None
