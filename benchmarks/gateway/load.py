@@ -76,13 +76,13 @@ class Load:
         await ready.wait()
         return client
 
-    async def subscribe(self, clients: list[SwarmClient], *, own: bool) -> None:
+    async def subscribe(self, clients: list[SwarmClient], *, own: bool, first: int = 0) -> None:
         for number, client in enumerate(clients):
-            params = {"k": number if own else 0}
+            params = {"k": first + number if own else 0}
             client.say({"type": "subscribe", "id": "s", "payload": {"watch": _WATCH, "params": params}})
             if number % 500 == 499:
                 await asyncio.sleep(0.01)
-        assert await self.until(lambda: self.acknowledged >= len(clients), 120), "not all were acknowledged"
+        assert await self.until(lambda: self.acknowledged >= len(clients), 600), "not all were acknowledged"
 
     async def write(self, writer: SwarmClient, *, own: bool) -> int:
         """Write at the pace asked for; how many."""

@@ -94,12 +94,15 @@ class VedetteQueue:
                 assert job is not None
                 self._watch.ack(job)
 
-        with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(read)
+        def produce() -> None:
             for _ in range(count):
                 time.sleep(GAP_S)
                 given.append(time.perf_counter())
                 self._session.execute(_SPAWN, payload=PAYLOAD)
+
+        with ThreadPoolExecutor(2) as pool:
+            reading = pool.submit(read)
+            pool.submit(produce).result()
             reading.result()
         return check_delays(given, arrived)
 

@@ -105,7 +105,7 @@ async def from_the_source_to_the_client(shop: Shop) -> None:
         ]
         assert by_key["a"][1].prev == {"o.id": "a", "o.total": 101}
         assert told(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
-        assert [event.position for event in events] == [1, 2, 3, 4]
+        assert [event.position for event in (initial, *events)] == [1, 2, 3, 4, 5]
         await watch.cancel()
         shop.write(("c", {"total": 1000}))
         await shop.settle()
@@ -332,3 +332,18 @@ def test_a_lost_lease_asks_for_a_resync(shop: Shop, monkeypatch: pytest.MonkeyPa
         shop.pipeline.registry.leave(gateway.name)
 
     run(resync, shop, lose)
+
+
+async def removed(shop: Shop) -> None:
+    async with connect(shop.server.url) as c:
+        watch = await c.watch(WATCH).ready()
+        assert (await take(watch, 1))[0].type == "initial"
+        shop.journal.remove_source("shop")
+        assert await watch.next(timeout=20) is None
+        assert watch.status == "cancelled"
+        assert [error.code for error in watch.errors()] == ["E6103"]
+
+
+def test_who_follows_a_source_that_is_removed_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collection_registrar, "LEASE_SECONDS", 0.3)
+    run(removed, shop)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from itertools import pairwise
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
 from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.parcel import Parcel
 from vedette.gateway.server import PATH, GatewayServer, WebSocketShell
 from vedette.testing import ManualClock
 
@@ -23,14 +26,36 @@ LARGEST = 300
 
 
 class Line:
-    """A transport that remembers what was written."""
+    """A transport that remembers what was written; with a real socket (a pipe) underneath, or none."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, real: bool = False) -> None:
         self.written = bytearray()
         self.closed = False
+        self.waiting = 0
+        self._read, self._written_to = os.pipe()
+        os.set_blocking(self._written_to, False)
+        if not real:
+            os.close(self._written_to)
+            self._written_to = -1
+
+    def get_extra_info(self, name: str) -> Line:
+        assert name == "socket"
+        return self
+
+    def fileno(self) -> int:
+        return self._written_to
+
+    def in_the_socket(self) -> bytes:
+        return os.read(self._read, 1_000_000)
+
+    def end(self) -> None:
+        os.close(self._read)
+        if self._written_to >= 0:
+            os.close(self._written_to)
 
     def write(self, data: bytes) -> None:
         self.written += data
+        self.waiting += len(data)
 
     def close(self) -> None:
         self.closed = True
@@ -42,7 +67,7 @@ class Line:
         pass
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.waiting
 
 
 class Board:
@@ -80,6 +105,7 @@ def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     for part in parts:
         if not line.closed:
             shell.data_received(part)
+    line.end()
     return board.messages, bytes(line.written)
 
 
@@ -151,6 +177,53 @@ def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]
         return through_the_shell(parts)
 
     assert asyncio.run(shell()) == through_the_twin(data)
+
+
+def opened(line: Line) -> tuple[WebSocketShell, list[WebSocketShell]]:
+    """A shell at an open line, and those that have said that something waits for them."""
+    server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketShell]()
+    server.wrote = behind.append  # type: ignore[method-assign]
+    shell = WebSocketShell(server)
+    shell.connection_made(cast("asyncio.BaseTransport", line))
+    shell.data_received(HANDSHAKE)
+    line.written.clear()
+    line.waiting = 0
+    return shell, behind
+
+
+def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_the_transport():
+    async def scenario() -> None:
+        line = Line(real=True)
+        shell, behind = opened(line)
+        small, large = Parcel(b"small"), Parcel(b"x" * 1_000_000)
+        shell.send(small)
+        assert (line.in_the_socket(), line.written, behind) == (small.framed, b"", [])
+        shell.send(large)
+        head = line.in_the_socket()
+        assert head + line.written == large.framed
+        assert head, "as much as there was room for"
+        assert behind == [shell]
+        shell.send(small)
+        assert head + line.written == large.framed + small.framed, "not past what waits"
+        line.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_line_that_closes_is_never_written_to_directly():
+    """Its descriptor may be another connection's already."""
+
+    async def scenario() -> None:
+        line = Line(real=True)
+        shell, _ = opened(line)
+        line.close()
+        shell.send(Parcel(b"secret"))
+        os.set_blocking(line._read, False)
+        with pytest.raises(BlockingIOError):
+            line.in_the_socket()
+        line.end()
+
+    asyncio.run(scenario())
 
 
 def test_opcodes_are_those_of_the_library():

@@ -185,7 +185,7 @@ def test_grouped_names_only_for_those_who_know_them(wire: Wire, client: Client):
         each.all()
     client.execute('SPAWN t: Task { title = "x", n = 1 }')
     separate, grouped = events(old.all()), events(new.all())
-    assert [(e["subId"], e.get("subIds")) for e in separate] == [("b", None), ("a", None)]
+    assert [(e["subId"], e.get("subIds")) for e in separate] == [("a", None), ("b", None)]
     assert [(e["subId"], e["subIds"]) for e in grouped] == [("a", ["a", "b"])]
 
 

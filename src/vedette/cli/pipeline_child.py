@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vedette.cli.supervisor import Child, Restarts
 
-__all__ = ["LOCK_FILE", "LOG_FILE", "pipeline_child", "speak_into_log"]
+__all__ = ["LOCK_FILE", "LOG_FILE", "has_sources", "pipeline_child", "speak_into_log"]
 
 LOG_FILE = "pipeline.log"
 """What it and Spark have to say."""
@@ -62,7 +62,7 @@ class _Wanted:
     def __call__(self) -> bool:
         if not has_sources(self._directory) or _runs_elsewhere(self._directory):
             return False
-        if shutil.which("java") is not None or os.environ.get("JAVA_HOME"):
+        if _has_java():
             return True
         if not self._told:
             self._told = True
@@ -100,6 +100,10 @@ def has_sources(directory: Path) -> bool:
             return db.execute("SELECT 1 FROM sources LIMIT 1").fetchone() is not None
     except sqlite3.Error:
         return False  # it is being made just now
+
+
+def _has_java() -> bool:
+    return shutil.which("java") is not None or bool(os.environ.get("JAVA_HOME"))
 
 
 def _runs_elsewhere(directory: Path) -> bool:

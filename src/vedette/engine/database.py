@@ -28,7 +28,7 @@ from vedette.engine.state import Commit, GraphState
 from vedette.engine.turn import Turn
 from vedette.engine.upkeep import Upkeep
 from vedette.engine.watching import Watching
-from vedette.errors import ConstraintViolation, StoreError, VedetteError
+from vedette.errors import ConstraintViolation, StoreError, VedetteError, WatchError
 from vedette.graph.graph import Graph
 from vedette.language.context import Context
 from vedette.language.layer0 import layer0_schema
@@ -209,6 +209,10 @@ class Database:
     ) -> Reactor:
         """Call Python for every event of a watch, durably: the position under `name` survives restarts."""
         self.check_open()
+        if any(reactor.name == name and reactor.running for reactor in self._reactors):
+            raise WatchError(
+                "E8010", f"Reactor '{name}' is running already: close it first, or take another name"
+            )
         reactor = Reactor(self, name, watch_text, callback, {**(params or {}), **named})
         self._reactors.append(reactor)
         return reactor

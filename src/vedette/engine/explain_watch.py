@@ -8,6 +8,7 @@ from vedette.engine.consume_checks import check_consumable
 from vedette.engine.result import Result
 from vedette.engine.watch_compile import compile_watch
 from vedette.engine.watch_options import option_values
+from vedette.engine.watch_rights import check_watch_rights
 from vedette.language import statements as ast
 from vedette.language.resolved import Condition, NodeElement
 from vedette.language.resolved_text import condition_text
@@ -60,7 +61,10 @@ def explain_watch(request: Request, statement: ast.Watch) -> Result:
         options = read_options(statement.options, values)
         guarded = request.session.actor is not None and bool(request.database.schema.policies)
         inner = request.about(statement)
-        shape = compile_watch(inner, options, guarded=guarded).shape
+        compiled = compile_watch(inner, options, guarded=guarded)
+        shape = compiled.shape
+        if guarded:
+            check_watch_rights(inner, compiled)  # nothing is told of what may not be watched
         if options.mode == "consume":
             check_consumable(shape, options, acts=bool(statement.actions))
     return Result(columns=("aspect", "value"), rows=[*_evaluation(shape), *_promises(shape, options)])

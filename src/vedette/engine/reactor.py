@@ -6,6 +6,8 @@ queried and watched. A call that fails is recorded and not repeated; one that a 
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from threading import Event as Flag
@@ -13,9 +15,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
+from vedette.engine.watch_handle import event_of
 from vedette.engine.watch_options import with_option
 from vedette.errors import InvalidStatement, VedetteError, WatchError
 from vedette.language import statements as ast
+from vedette.watch.buffer import Entry
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
@@ -34,6 +38,11 @@ node Invocation {
 }
 """
 _LOOK_SECONDS = 0.5
+_CUT_SHORT = "The process ended before the call returned: it is called again"
+_PLACE_LOST = (
+    "The place of this reactor is lost: its watch was cancelled, or nobody took it up for too long. It begins anew, and"
+    " what happened meanwhile was not told"
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,61 +61,143 @@ class Reactor:
         self.name = name
         self._callback = callback
         self._database = database
+        self._closed = Flag()
         database.define(INVOCATION)
         self._session = database.session()
-        self._watch = self._take_up(text, params)
-        self._closed = Flag()
+        try:
+            self._watch = self._take_up(text, params)
+        except BaseException:
+            self._session.close()
+            raise
         self._thread = Thread(target=self._run, name=f"vedette-reactor-{name}", daemon=True)
         self._thread.start()
 
+    # --- its watch --------------------------------------------------------------------------------------------
+
     def _take_up(self, text: str, params: Mapping[str, Any]) -> WatchHandle:
         """The watch of an earlier run under this name, or a new one."""
+        parsed = self._database.statements.parse(text)  # afresh: a cached tree has another text's constants
+        statement = parsed[0].statement if len(parsed) == 1 else None
+        if not isinstance(statement, ast.Watch) or statement.returns is None:
+            raise InvalidStatement("E1101", "reactor() takes one WATCH statement, with RETURN")
+        text = with_option(text, statement, "delivery", "reliable")
         handle_name = f"reactor {self.name}"
         try:
-            return self._session.attach(handle_name)
+            handle = self._session.attach(handle_name)
         except WatchError as error:
             if error.code != "E8002":
                 raise
-        parsed = self._database.statements.parse(text)  # afresh: a cached tree has another text's constants
-        statement = parsed[0].statement if len(parsed) == 1 else None
-        if not isinstance(statement, ast.Watch):
-            raise InvalidStatement("E1101", "reactor() takes one WATCH statement")
-        handle = self._session.watch(with_option(text, statement, "delivery", "reliable"), dict(params))
-        self._database.watching.management.name(self._session, handle.id, handle_name)
+            handle = self._session.watch(text, dict(params))
+            self._check_suitable(handle)
+            self._database.watching.management.name(self._session, handle.id, handle_name)
+            self._record_lost_place()
+        else:
+            self._check_same(handle, text, params)
+        self._session.execute(
+            'MATCH i: Invocation WHERE i.code_module = $module AND i.status = "running"'
+            ' SET i { status = "failed", finished_at = now(), error = $error }',
+            module=self.name,
+            error=_CUT_SHORT,
+        )
         return handle
 
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            event = self._watch.next(timeout=_LOOK_SECONDS)
-            if event is None:
-                if self._watch.status == "cancelled":
-                    return
-                continue
-            try:
-                self._call(event)
-            except VedetteError:
-                log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
-                return
+    def _check_suitable(self, handle: WatchHandle) -> None:
+        shape, problem = handle.watch.shape, None
+        if handle.watch.options.mode == "consume":
+            problem = "'mode': a reactor is told and deletes nothing; allowed is watch, and for work there is consume()"
+        elif (shape.aggregates or shape.distinct) and "Invocation" in shape.types:
+            problem = "'RETURN': its own calls would be in what it counts, without end; return single matches"
+        if problem is not None:
+            handle.cancel()
+            raise WatchError("E8009", f"Invalid watch option {problem}")
 
-    def _call(self, event: Event) -> None:
+    def _check_same(self, handle: WatchHandle, text: str, params: Mapping[str, Any]) -> None:
+        """Its place is one in the events of its statement: another statement has no such place."""
+        request = handle.watch.details.request
+        prepared, literals = self._database.statements.one(text)
+        if request.text != text or tuple(request.constants) != prepared.constants(literals, params):
+            told = f"Reactor '{self.name}' has a place in what another statement tells: `{request.text}`"
+            what = f"CANCEL WATCH #{handle.id} to begin anew, or take another name"
+            raise WatchError("E8008", f"{told}; {what}", fields={"handle": handle.id, "option": "pattern"})
+
+    def _record_lost_place(self) -> None:
+        """Who has called before and has no place any more begins anew, but not in silence."""
+        earlier = "MATCH i: Invocation WHERE i.code_module = $module RETURN i.id LIMIT 1"
+        if self._session.execute(earlier, module=self.name).rows:
+            log.warning("Reactor %s: %s", self.name, _PLACE_LOST, extra={"action": "reactor.place_lost"})
+            self._session.execute(
+                'SPAWN i: Invocation { code_module = $module, status = "failed", started_at = now(),'
+                " finished_at = now(), error = $error }",
+                module=self.name,
+                error=_PLACE_LOST,
+            )
+
+    # --- calling ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            while not self._closed.is_set():
+                entry = self._watch.next_entry(timeout=_LOOK_SECONDS)
+                if entry is not None:
+                    self._deal_with(entry, runner)
+                elif self._watch.status == "cancelled":
+                    return
+
+    def _deal_with(self, entry: Entry, runner: asyncio.Runner) -> None:
         """Call back once, between two notes of it; then the event is done with."""
-        session = self._session
-        session.execute(
-            'SPAWN i: Invocation { code_module = $module, status = "running", started_at = now() }',
-            module=self.name,
-        )
-        failure = None
+        event = event_of(entry)
+        if not self._is_own(entry):
+            started = 'SPAWN i: Invocation { code_module = $module, status = "running", started_at = now() }'
+            if not self._note(started, module=self.name):
+                return
+            failure = self._call(event, runner)
+            status = "failed" if failure else "succeeded"
+            ended = "SET #i { status = $status, finished_at = now(), error = $error }"
+            if not self._note(ended, status=status, error=failure):
+                return
+        self._watch.ack(event)
+
+    def _call(self, event: Event, runner: asyncio.Runner) -> str | None:
+        """What went wrong, None if nothing did. An async function runs in a loop of the reactor's own."""
         try:
-            self._callback(event)
+            result = self._callback(event)
+            if inspect.iscoroutine(result):
+                runner.run(result)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
             log.warning("Reactor %s failed: %s", self.name, failure, extra={"action": "reactor.call_failed"})
-        session.execute(
-            "SET #i { status = $status, finished_at = now(), error = $error }",
-            status="failed" if failure else "succeeded",
-            error=failure,
-        )
-        self._watch.ack(event)
+            return failure
+        return None
+
+    def _note(self, text: str, **values: Any) -> bool:
+        """Write about a call. Commits may have to wait, for a reader that blocks: so does the reactor, until closed."""
+        while True:
+            try:
+                self._session.execute(text, **values)
+            except VedetteError as error:
+                final = self._database.read_only is not None or not (error.retryable or error.code == "E8005")
+                if final and text.startswith("SET") and error.code == "E3601":
+                    return True  # somebody has deleted the note of the call meanwhile
+                if final or self._closed.is_set():
+                    log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
+                    self._closed.set()
+                    return False
+                self._closed.wait(_LOOK_SECONDS)
+            else:
+                return True
+
+    def _is_own(self, entry: Entry) -> bool:
+        """Whether the event is about a call of this very reactor: being called for it would never end."""
+        identity = entry.delta.identity
+        for id in identity if isinstance(identity, tuple) else ():
+            element = self._database.state.graph.get(id) if isinstance(id, str) else None
+            if element is not None and element.type == "Invocation":
+                place = self._database.schema.nodes["Invocation"].layout["code_module"]
+                if element.values[place] == self.name:
+                    return True
+        return False
+
+    # --- from outside -----------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -116,6 +207,11 @@ class Reactor:
     @property
     def status(self) -> str:
         return self._watch.status
+
+    @property
+    def running(self) -> bool:
+        """Whether it is there to be called."""
+        return self._thread.is_alive() and not self._closed.is_set()
 
     @property
     def idle(self) -> bool:

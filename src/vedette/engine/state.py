@@ -28,6 +28,8 @@ from vedette.language.schema import EdgeType, Schema
 __all__ = ["Commit", "GraphState"]
 
 _REPLAN_FACTOR = 4
+_LARGE = 10_000
+"""From so many elements on, plans are made anew when the graph has shrunk as well."""
 
 
 class Commit(NamedTuple):
@@ -188,7 +190,8 @@ class GraphState:
         size = len(graph.elements)
         if size > self._replan_above or size < self._replan_below:
             self._replan_above = max(64, size * _REPLAN_FACTOR)
-            self._replan_below = size // (_REPLAN_FACTOR * _REPLAN_FACTOR)
+            # A queue that swings between empty and a few thousand needs no other plans each time.
+            self._replan_below = size // (_REPLAN_FACTOR * _REPLAN_FACTOR) if size >= _LARGE else 0
             self.replan()
 
     def note(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from vedette.language import statements as ast
 from vedette.language.context import Context
 from vedette.policy.guard import PolicyGuard
 from vedette.values import timestamp_to_ms
+from vedette.watch.buffer import in_order
 from vedette.watch.delta import Delta
-from vedette.watch.hub import compared, count_row, counted_deltas, evaluate
+from vedette.watch.hub import compared, count_row, counted_deltas, evaluate, orders_of
 from vedette.watch.options import WatchOptions, read_options
 from vedette.watch.resolver import Capture
 from vedette.watch.subscription import WatchStatus
@@ -211,8 +212,20 @@ class WatchCreation:
         rows = self.start_counting(watch, context)
         if full and not windowed_groups:
             delta = Delta("initial", None)
-            delta.matches = list(rows)
+            delta.matches = self._in_order(watch, context, rows)
             watch.push(delta, state.tick if tick is None else tick, state.sequence, watch.created_ms)
+
+    def _in_order(
+        self, watch: Watch, context: Context, rows: Sequence[dict[str, Any]]
+    ) -> list[Mapping[str, Any]]:
+        """The snapshot in the order of the watch's attributes, if it has one."""
+        shape = watch.shape
+        if not shape.order or shape.distinct:
+            return list(rows)
+        orders = orders_of(watch, context)
+        found = evaluate(watch, context)
+        given = [(orders.get(identity, ()), row) for identity, row in found.items()]
+        return list(in_order(given, tuple(descending for _, descending in shape.order)))
 
     def start_counting(self, watch: Watch, context: Context) -> list[dict[str, Any]]:
         strategy = watch.shape.strategy
@@ -221,7 +234,7 @@ class WatchCreation:
         details = watch.details
         if strategy == "reevaluated":
             details.evaluated_ms = timestamp_to_ms(context.now())
-            details.result = compared(watch, context)
+            details.result, details.orders = compared(watch, context), orders_of(watch, context)
             return (
                 [] if details.window is not None and watch.shape.aggregates else list(details.result.values())
             )

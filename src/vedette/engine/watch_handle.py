@@ -95,6 +95,11 @@ class WatchHandle:
 
     def next(self, timeout: float | None = None) -> Event | None:
         """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+        entry = self.next_entry(timeout)
+        return event_of(entry) if entry is not None else None
+
+    def next_entry(self, timeout: float | None = None) -> Entry | None:
+        """The same, as the engine has it."""
         end = None if timeout is None else _real_time.monotonic() + timeout
         news = self._listen()
         while True:
@@ -102,7 +107,7 @@ class WatchHandle:
                 seen = self._changed
             ready = self._watching.take(self._session, self._watch, 1)
             if ready:
-                return event_of(ready[0])
+                return ready[0]
             if self.status == "cancelled":
                 return None
             left = None if end is None else end - _real_time.monotonic()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vedette.errors import VedetteError
 from vedette.values import timestamp_to_ms
-from vedette.watch.buffer import Entry
+from vedette.watch.buffer import Entry, ordered
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta
 from vedette.watch.hub import Told
 from vedette.watch.subscription import WatchStatus
@@ -81,7 +81,11 @@ class WatchWindows:
             return []
         delta = Delta("window", None)
         delta.window = (start, end)
-        delta.events = [Entry(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        entries = [Entry(place, 0, tick, inner) for place, (tick, inner) in enumerate(held, 1)]
+        if watch.shape.order:
+            by_attribute = ordered(entries, tuple(descending for _, descending in watch.shape.order))
+            entries = [entry._replace(position=place) for place, entry in enumerate(by_attribute, 1)]
+        delta.events = entries
         return [delta]
 
     def _grouped_window(self, watch: Watch) -> list[Delta]:

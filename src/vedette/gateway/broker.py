@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -146,9 +146,12 @@ class Broker:
         """The watch was cancelled, or could not be evaluated any more."""
         errors = [engine_error(error) for error in source.feed.errors()]
         payload = {"status": "ended", "reason": "cancelled", "errors": errors}
-        streams: list[Stream] = (
-            list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
+        self.end_streams(
+            list(source.streams.values()) if isinstance(source, CollectionTap) else [source], payload
         )
+
+    def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
+        """Tell everyone who follows them that this is the end, and why."""
         ended = {id(stream) for stream in streams}
         for stream in streams:
             for port in stream.ports:

@@ -18,7 +18,7 @@ __all__ = ["Client"]
 
 
 class Client:
-    """Who it is can change: the system context may act as another (`BEGIN SESSION AS`), and watches as that one then."""
+    """Who it is can change: the system context may act as another (`BEGIN SESSION AS`), and watches as that one."""
 
     __slots__ = (
         "_actor",

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from vedette.errors import FilterError, InvalidStatement, VedetteError
+from vedette.errors import FilterError, InvalidStatement, SourceError, VedetteError
 from vedette.gateway import link
 from vedette.gateway.collection_images import Documents
 from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar, Rows
@@ -313,6 +313,19 @@ class CollectionDesk:
         self._resync(list(self._numbers.values()), "gap")
         self._early.clear()
 
+    def source_removed(self, source: str) -> None:
+        """Nothing will come any more: who follows its collections is told that this is the end."""
+        text = f"the source '{source}' was removed"
+        errors = [engine_error(SourceError("E6103", text, fields={"source": source}))]
+        payload = {"status": "ended", "reason": "cancelled", "errors": errors}
+        front = f"{source}::"
+        ended = [s for s in set(self._numbers.values()) if any(map(_begins(front), s.wanted.collections))]
+        for stream in ended:
+            stream.promised_until = 0.0
+        self._broker.end_streams(ended, payload)
+        for stream in ended:
+            stream.desk.close_stream(stream)
+
     def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
         """Close the streams and tell who followed them, once, to begin anew."""
         lost = {id(stream): stream for stream in streams}
@@ -332,6 +345,10 @@ class CollectionDesk:
                 self._broker.part(client, name)
         for stream in lost.values():
             stream.desk.close_stream(stream)
+
+
+def _begins(front: str) -> Callable[[str], bool]:
+    return lambda name: name.startswith(front)
 
 
 def _snapshot(

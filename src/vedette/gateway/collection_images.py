@@ -49,7 +49,7 @@ def documents_at(
                 _keep(found, (collection, key), decode_image(image), holds)
     assert place is not None
     undone: set[tuple[str, str]] = set()
-    for row in journal.read(place, last):
+    for row in _changes(journal, place, last):
         name = (row.collection, row.key)
         if row.tenant != tenant or row.collection not in collections or name in undone or _is_told(row, told):
             continue
@@ -70,6 +70,14 @@ def _pages(
         if len(page.documents) < _PAGE:
             return
         after_key = page.documents[-1][0]
+
+
+def _changes(journal: CollectionJournal, after: int, upto: int) -> Iterator[ChangeRow]:
+    """A piece at a time: when the pipeline was away for long there are many."""
+    while after < upto:
+        rows = journal.read(after, upto, limit=_PAGE)
+        yield from rows
+        after = rows[-1].offset if len(rows) == _PAGE else upto
 
 
 def _is_told(row: ChangeRow, told: Mapping[int, Place] | None) -> bool:

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -109,11 +110,14 @@ class Registrar:
         clock: Clock,
         call: Callable[[Callable[[], object]], None],
         lapsed: Callable[[], None],
+        removed: Callable[[str], None],
     ) -> None:
-        """`call` has something done on the engine's thread; `lapsed` is called there when the lease was lost."""
+        """`call` has something done on the engine's thread: `lapsed`, when the lease was lost, and `removed`, with
+        its name when a source is no longer there.
+        """
         self._store, self._name, self._address = store, name, address
         self._quotas, self._clock = quotas, clock
-        self._call, self._lapsed = call, lapsed
+        self._call, self._lapsed, self._removed = call, lapsed, removed
         self._jobs: deque[Job] = deque()
         self._bell = Flag()
         self._stopping = False
@@ -123,6 +127,7 @@ class Registrar:
         self._held: set[str] = set()
         """Ids that are registered."""
         self._number = 0
+        self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
 
     def start(self) -> None:
@@ -193,10 +198,17 @@ class Registrar:
             self._renew_at = now + SUMMARY_SECONDS / 2
         if not lost and now >= self._lease_ends - LEASE_SECONDS * 2 / 3:
             lost = self._join() != self._number
+            self._look_at_sources()
         if lost:
             log.error("The lease was lost: subscribers begin anew", extra={"action": "gateway.lease_lost"})
             self._begin()
             self._call(self._lapsed)
+
+    def _look_at_sources(self) -> None:
+        assert self._journal is not None
+        known, self._sources = self._sources, {source.name for source in self._journal.sources()}
+        for name in sorted(known - self._sources):
+            self._call(partial(self._removed, name))
 
     def _leave(self) -> None:
         if self._registry is None or self._journal is None:
@@ -236,6 +248,7 @@ class Registrar:
         wanted = job.wanted
         try:
             collections, sources = _known(self._journal, job.tenant, wanted.collections)
+            self._sources.update(sources)
             partitions = [part for source in sources for part in self._journal.partitions(source)]
             documents = None
             boundary = self._journal.last_offset()

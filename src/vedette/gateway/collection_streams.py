@@ -148,7 +148,8 @@ class CollectionStream(Stream):
         """Of the registry: batches of this version and later know it."""
         self.partitions: frozenset[int] = frozenset()
         """Where its changes come from."""
-        self.position = 0
+        self.position = int(wanted.snapshot)
+        """Of its last event; what it began with is the first."""
         self.places: dict[int, Place] = {}
         """Partition ▸ the last change that it was told."""
         self.waiting: list[Joining] = []

@@ -18,14 +18,8 @@ def text_frame(message: bytes) -> bytes:
 
 
 class Parcel:
-    __slots__ = ("_framed", "message")
+    __slots__ = ("framed", "message")
 
     def __init__(self, message: bytes) -> None:
         self.message = message
-        self._framed: bytes | None = None
-
-    @property
-    def framed(self) -> bytes:
-        if self._framed is None:
-            self._framed = text_frame(self.message)
-        return self._framed
+        self.framed = text_frame(message)

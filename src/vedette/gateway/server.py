@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -256,6 +257,7 @@ class WebSocketShell(asyncio.Protocol):
         "_closing_at",
         "_connection",
         "_deadline",
+        "_descriptor",
         "_fragments",
         "_heard",
         "_most_bytes",
@@ -276,6 +278,8 @@ class WebSocketShell(asyncio.Protocol):
         self._protocol: WebSocketProtocol | None = ServerProtocol(max_size=self._most_bytes, logger=_quiet)
         """None between two messages of an open connection: it holds nothing then, and most connections are idle."""
         self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        """The socket, unless there is TLS in between. It may be another's once the transport is closing."""
         self._connection: Connection | None = None
         self._fragments: list[bytes] | None = None
         self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
@@ -294,6 +298,8 @@ class WebSocketShell(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         limits = self._server.board.limits
         self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
+        if self._server.tls is None:
+            self._descriptor = transport.get_extra_info("socket").fileno()
         self._server.arrived(self)
 
     def data_received(self, data: bytes) -> None:
@@ -453,9 +459,22 @@ class WebSocketShell(asyncio.Protocol):
 
     def send(self, parcel: Parcel) -> None:
         transport = self._transport
-        if transport is not None and self._closing_at is None:
-            transport.write(parcel.framed)
+        if transport is None or self._closing_at is not None:
+            return
+        framed = parcel.framed
+        if self._descriptor >= 0 and not transport.get_write_buffer_size() and not transport.is_closing():
+            framed = self._write_now(framed)
+        if framed:
+            transport.write(framed)
             self._server.wrote(self)
+
+    def _write_now(self, framed: bytes) -> bytes:
+        """Straight into the socket, which spares most of a transport's work; returns what did not fit."""
+        try:
+            written = os.write(self._descriptor, framed)
+        except OSError:  # it is full, or broken: the transport will find out which
+            return framed
+        return framed[written:] if written < len(framed) else b""
 
     def close(self, code: int, reason: str) -> None:
         if self._closing_at is not None:

@@ -141,6 +141,7 @@ class GatewayService:
             clock=SystemClock(),
             call=self.engine.call,
             lapsed=lambda: broker.collection_desk().lapsed(),
+            removed=lambda source: broker.collection_desk().source_removed(source),
         )
         broker.collections = CollectionDesk(broker, self._registrar)
         if settings.pipeline_store or (directory / REGISTRY_FILE).is_file():

@@ -29,6 +29,10 @@ class Phase(IntEnum):
     STALE = 3
 
 
+_LIVE = Phase.LIVE
+"""For `offer`, which is called for every receiver of every event."""
+
+
 class Hold(IntFlag):
     NONE = 0
     PAUSED = 1
@@ -84,13 +88,16 @@ class Subscription:
 
     def offer(self, seq: int) -> bool:
         """Whether this event of the stream is to be sent now."""
-        if self.phase is Phase.LIVE:
-            if seq <= self.seq:
-                return False
+        if self.phase is not _LIVE:
+            self.missed = True
+            return False
+        if seq <= self.seq:
+            return False
+        if self._out is not None:
             self.sent(seq)
-            return True
-        self.missed = True
-        return False
+        else:
+            self.seq = seq
+        return True
 
     def sent(self, seq: int) -> None:
         self.seq = seq

@@ -124,39 +124,48 @@ class Switchboard:
                 )
 
     def _told(self, record: link.Told) -> None:
+        """The one place that is run for every receiver of every event: what need not be done for each is not."""
         audience = self._audiences.get(record.stream)
         if audience is None:
             return
         seq, head, tail, load = record.seq, audience.head, record.tail, self.watermarks.load
         parcels: dict[bytes, Parcel] = {}
+        delivered = 0
         for connection, subs in audience.members.values():
             if load is not Load.NORMAL:
                 self._shed(connection, subs, load)
-            if len(subs) == 1:
-                sub = subs[0]
-                if not sub.offer(seq):
-                    continue
-                key = sub.key
-            else:
-                due = [sub for sub in subs if sub.offer(seq)]
-                if not due:
-                    continue
-                if connection.version < 1:
-                    for sub in due[1:]:
-                        self._hand(connection, parcels, head, sub.key, tail)
-                    key = due[0].key
-                else:
-                    key = connection.key_of(tuple(sub.id for sub in due))
-            self._hand(connection, parcels, head, key, tail)
+            if len(subs) > 1:
+                delivered += self._tell_several(connection, subs, seq, parcels, head, tail)
+                continue
+            sub = subs[0]
+            if sub.offer(seq):
+                parcel = parcels.get(sub.key)
+                if parcel is None:
+                    parcel = parcels[sub.key] = Parcel(head + sub.key + tail)
+                connection.sink.send(parcel)
+                delivered += 1
+        self.delivered += delivered
 
-    def _hand(
-        self, connection: Connection, parcels: dict[bytes, Parcel], head: bytes, key: bytes, tail: bytes
-    ) -> None:
-        parcel = parcels.get(key)
-        if parcel is None:
-            parcel = parcels[key] = Parcel(head + key + tail)
-        self.delivered += 1
-        connection.sink.send(parcel)
+    def _tell_several(
+        self,
+        connection: Connection,
+        subs: list[Subscription],
+        seq: int,
+        parcels: dict[bytes, Parcel],
+        head: bytes,
+        tail: bytes,
+    ) -> int:
+        """One connection listens under several names: one message for all of them, or, to old clients, one each."""
+        due = [sub for sub in subs if sub.offer(seq)]
+        keys = [sub.key for sub in due]
+        if due and connection.version >= 1:
+            keys = [connection.key_of(tuple(sub.id for sub in due))]
+        for key in keys:
+            parcel = parcels.get(key)
+            if parcel is None:
+                parcel = parcels[key] = Parcel(head + key + tail)
+            connection.sink.send(parcel)
+        return len(keys)
 
     def _shed(self, connection: Connection, subs: list[Subscription], load: Load) -> None:
         for sub in subs:
@@ -175,7 +184,8 @@ class Switchboard:
                 break
             if seq > sub.seq:
                 sub.sent(seq)
-                self._hand(connection, {}, head, sub.key, tail)
+                connection.sink.send(Parcel(head + sub.key + tail))
+                self.delivered += 1
         if sub.caught_up(more=more):
             connection.ask_replay(sub)
 

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
 from vedette.pipeline.ingest_desk import Reached, Resync, Told, Unfiltered
-from vedette.pipeline.ingest_frames import PartitionStatus
+from vedette.pipeline.ingest_frames import PartitionStatus, WindowTold
 
 __all__ = ["MOST_HELD", "CausalHold", "HeldTooMuch"]
 
@@ -29,7 +29,7 @@ class HeldTooMuch(NamedTuple):
 
 
 Held: TypeAlias = Told | Unfiltered
-Passing: TypeAlias = Held | Resync | Reached | PartitionStatus
+Passing: TypeAlias = Held | Resync | Reached | PartitionStatus | WindowTold
 
 
 class CausalHold:
@@ -51,7 +51,7 @@ class CausalHold:
             case Resync(partition=partition, epoch=epoch):
                 self._forget(partition, epoch)
                 return [output]
-            case PartitionStatus():
+            case PartitionStatus() | WindowTold():
                 return []
             case _:
                 self._arrivals += 1

@@ -23,12 +23,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from vedette.clock import SystemClock
 from vedette.errors import StoreError
 from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
 from vedette.subscriptions.index_files import latest_version, open_version
 from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.subscriptions.windowed import windowed_subscriptions
+from vedette.subscriptions.windowing import windows_due
+from vedette.values import timestamp_to_ms
 
 __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]
 
@@ -65,6 +69,10 @@ class JournalRange(InputPartition):
     """Partitions that are behind: low priority is passed over."""
     skipped: frozenset[int] = frozenset()
     """Partitions that are so far behind that nothing of them is told."""
+    version_before: int = -1
+    """For windows: the version of the batch before."""
+    watermarks: tuple[int, int] = (0, 0)
+    """For windows: before and after the range."""
 
 
 def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | None) -> list[JournalRange]:
@@ -90,6 +98,8 @@ def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | 
             newer_than=start["version"] if again is not None else -1,
             shedding=shedding,
             skipped=skipped,
+            version_before=start["version"] if "watermark" in end else -1,
+            watermarks=(start.get("watermark", 0), end.get("watermark", 0)),
         )
         for share in range(count)
     ]
@@ -124,6 +134,8 @@ class _JournalReading:
         self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
         self._start = options.get("start", "latest")
         self._registry = options.get("registry", "")
+        self._lateness_ms = int(options["windows"]) if "windows" in options else None
+        """Set for windows: then offsets hold a watermark, so far behind."""
 
     # --- on an executor: a fresh object per task ----------------------------------------------------------------
 
@@ -186,6 +198,8 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         Modes are asked for after the offset is known: whoever was told that a mode is over has a snapshot at or after
         everything that was passed over.
         """
+        if self._lateness_ms is not None:
+            return self._latest_of_windows(start, self._lateness_ms)
         after = start["offset"]
         last = self._journal.wait(after, WAIT_SECONDS)
         version = max(start["version"], latest_version(self._index))
@@ -197,10 +211,39 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
             last = self._journal.range_end(after, rows, self._max_bytes)
         return offset_of(last, version, self._modes())
 
+    def _latest_of_windows(self, start: Offset, lateness_ms: int) -> Offset:
+        """Goes on when something changed or a window ends; stands still while nobody has a window."""
+        last = self._journal.wait(start["offset"], WAIT_SECONDS)
+        version = max(start["version"], latest_version(self._index))
+        if not windowed_subscriptions(self._index, version) and not windowed_subscriptions(
+            self._index, start["version"]
+        ):
+            return start
+        before = start.get("watermark", 0)
+        watermark = max(before, timestamp_to_ms(SystemClock().now()) - lateness_ms)
+        if windowed_subscriptions(self._index, start["version"]):
+            end = self._journal.range_end(start["offset"], self._max_rows, self._max_bytes)
+            if end < last:  # not at the end: what comes was written down after what is read now
+                (row,) = self._journal.read(end - 1, end)
+                watermark = max(before, min(watermark, row.appended_ms - lateness_ms))
+            last = end
+        due = any(
+            windows_due(each.watch, each.created, before, watermark)
+            for each in windowed_subscriptions(self._index, version).values()
+        )
+        if last <= start["offset"] and not due and version == start["version"]:
+            return start
+        return {**offset_of(last, version), "watermark": watermark}
+
     def _modes(self) -> Mapping[int, str]:
         return _registered(self._registry).modes() if self._registry else {}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[JournalRange]:
+        if self._lateness_ms is not None and not windowed_subscriptions(self._index, start["version"]):
+            start = {
+                **start,
+                "offset": end["offset"],
+            }  # nobody had a window: only what the new ones are to be told
         return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
 
     def _lowest_boundary(self, before: int, now: int) -> int | None:
@@ -244,8 +287,8 @@ def _end_of(range_: JournalRange, skipped: int) -> pa.RecordBatch:
         before=None,
         after=None,
         before_known=True,
-        time_ms=0,
-        appended_ms=0,
+        time_ms=range_.watermarks[1],
+        appended_ms=range_.watermarks[0],
         transaction="",
     )
-    return journal_batch([mark], range_.version, -1)
+    return journal_batch([mark], range_.version, range_.version_before)

@@ -7,8 +7,9 @@ clients come back elsewhere and resume or resync there, so nobody waits for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Event as Flag
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from vedette.clock import SystemClock
 from vedette.errors import PipelineError
 from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_frames import Complete, DeliveredChange
+from vedette.pipeline.ingest_frames import Complete, DeliveredChange, WindowTold
 from vedette.pipeline.ingest_link import IngestLink, connect
 from vedette.pipeline.members import forget_gateways, gateways_of
 from vedette.pipeline.schema import OUTCOME
@@ -24,8 +25,9 @@ from vedette.sources.journal import open_journal
 from vedette.sources.records import Quarantined
 from vedette.values import timestamp_to_ms
 
-__all__ = ["close_links", "complete", "deliver"]
+__all__ = ["close_links", "complete", "deliver", "deliver_windows"]
 
+T = TypeVar("T")
 PAUSE_SECONDS = 0.05
 _links: dict[str, IngestLink] = {}
 """Open links of this worker process, by address. They outlive tasks; a worker that dies takes them along."""
@@ -45,7 +47,7 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
             lost += 1
             continue
         by_gateway.setdefault(row["gateway"], []).append(_change(row))
-    lost += _deliver_all(by_gateway, context)
+    lost += _deliver_all(by_gateway, IngestLink.deliver, context)
     matches = sum(len(row["enter"]) + len(row["update"]) + len(row["leave"]) for row in rows)
     counts = {
         "deliveries": len(rows) - len(poisoned) - lost,
@@ -95,7 +97,14 @@ def _change(row: dict[str, object]) -> DeliveredChange:
     return DeliveredChange(**values, again=newer_than >= 0)  # type: ignore[arg-type]
 
 
-def _deliver_all(by_gateway: dict[int, list[DeliveredChange]], context: PipelineContext) -> int:
+def deliver_windows(by_gateway: Mapping[int, list[WindowTold]], context: PipelineContext) -> int:
+    """What window ends tell, the same way; returns how many nobody is there to take."""
+    return _deliver_all(by_gateway, IngestLink.deliver_windows, context)
+
+
+def _deliver_all(
+    by_gateway: Mapping[int, list[T]], send: Callable[[IngestLink, list[T]], None], context: PipelineContext
+) -> int:
     """Returns how many deliveries nobody is there to take."""
     waiting, lost, pause = dict(by_gateway), 0, Flag()
     while waiting:
@@ -103,7 +112,7 @@ def _deliver_all(by_gateway: dict[int, list[DeliveredChange]], context: Pipeline
         for number in list(waiting):
             if number not in addresses:
                 lost += len(waiting.pop(number))
-        sent = [n for n in waiting if _attempt(addresses[n], waiting[n], context)]
+        sent = [n for n in waiting if _attempt(addresses[n], send, waiting[n], context)]
         settled = [number for number in sent if _settled(addresses[number])]
         for number in settled:
             del waiting[number]
@@ -113,9 +122,11 @@ def _deliver_all(by_gateway: dict[int, list[DeliveredChange]], context: Pipeline
     return lost
 
 
-def _attempt(address: str, changes: Iterable[DeliveredChange], context: PipelineContext) -> bool:
+def _attempt(
+    address: str, send: Callable[[IngestLink, list[T]], None], items: list[T], context: PipelineContext
+) -> bool:
     try:
-        _link(address, context).deliver(list(changes))
+        send(_link(address, context), items)
     except PipelineError:
         _drop(address)
         return False

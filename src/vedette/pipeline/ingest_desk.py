@@ -6,6 +6,7 @@ Theory of operation. The pipeline delivers at least once: a batch that failed co
   in order, and a batch that runs again begins at or before where it was.
 - A change marked `again` is older than what others were told. Repeats of it are known by subscription and partition,
   and only until a later batch is complete: batches follow each other, so then the one with it is over.
+- What a window told is a repeat iff its position is not past the last one of its subscription.
 - A partition whose epoch rises has lost its past: its subscribers must resync, once.
 - `complete` frames come per share of the partitions. When all shares of a batch have said so, everything up to its
   offset is told, also of partitions where nothing happened: that is what causal order waits for.
@@ -16,7 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange, PartitionStatus, Status
+from vedette.pipeline.ingest_frames import (
+    Complete,
+    Deliver,
+    DeliveredChange,
+    PartitionStatus,
+    Status,
+    WindowTold,
+)
 
 __all__ = ["IngestDesk", "Reached", "Resync", "Told", "Unfiltered"]
 
@@ -50,7 +58,7 @@ class Reached(NamedTuple):
     offset: int
 
 
-Output: TypeAlias = Told | Unfiltered | Resync | Reached | PartitionStatus
+Output: TypeAlias = Told | Unfiltered | Resync | Reached | PartitionStatus | WindowTold
 
 
 class IngestDesk:
@@ -64,6 +72,8 @@ class IngestDesk:
         """(subscription, partition) ▸ last place that was told again, in the present batch."""
         self._again_before: dict[tuple[int, int], tuple[int, int]] = {}
         """The same of the batch before, which may still come again."""
+        self._windows: dict[int, int] = {}
+        """Subscription ▸ the last position that its windows told."""
         self._batch_end = -1
         self._shares: set[int] = set()
 
@@ -74,12 +84,22 @@ class IngestDesk:
 
     def take(self, frame: Deliver | Complete | Status) -> list[Output]:
         match frame:
-            case Deliver(changes=changes):
-                return [output for change in changes for output in self._change(change)]
+            case Deliver(changes=changes, windows=windows):
+                told = [output for change in changes for output in self._change(change)]
+                return [*told, *filter(self._is_news, windows)]
             case Complete():
                 return self._complete(frame)
             case Status(partitions=partitions):
                 return [output for status in partitions for output in self._status(status)]
+
+    def _is_news(self, told: WindowTold) -> bool:
+        known = self._windows.get(told.subscription, 0)
+        self._windows[told.subscription] = max(known, told.position)
+        return told.position > known
+
+    def forget(self, subscription: int) -> None:
+        """A subscription with windows has ended."""
+        self._windows.pop(subscription, None)
 
     def _change(self, change: DeliveredChange) -> list[Output]:
         found = self._epoch(change.partition, change.epoch, "the log of this partition was lost")

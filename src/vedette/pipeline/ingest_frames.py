@@ -38,6 +38,7 @@ __all__ = [
     "Refused",
     "Status",
     "Welcome",
+    "WindowTold",
     "encode_frame",
 ]
 
@@ -81,9 +82,20 @@ class DeliveredChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The index was unsure: the gateway holds the change against its own subscriptions of the collection."""
 
 
-class Deliver(msgspec.Struct, frozen=True, kw_only=True, tag="deliver"):
+class WindowTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What the end of a window tells one subscription."""
+
+    subscription: int
+    position: int
+    """Counts from 1, for each subscription; a repeat has the same."""
+    payload: bytes
+    """An image of `{type, window_start, window_end}` with `match`, `prev`, `matches` or `events`."""
+
+
+class Deliver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="deliver"):
     number: int
-    changes: list[DeliveredChange]
+    changes: list[DeliveredChange] = []
+    windows: list[WindowTold] = []
 
 
 class Complete(msgspec.Struct, frozen=True, kw_only=True, tag="complete"):

@@ -17,6 +17,7 @@ from vedette.pipeline.ingest_frames import (
     Refused,
     Status,
     Welcome,
+    WindowTold,
     encode_frame,
 )
 
@@ -84,6 +85,11 @@ class IngestLink:
             size += weight
         if waiting:
             self._send_changes(waiting)
+
+    def deliver_windows(self, windows: Sequence[WindowTold]) -> None:
+        for start in range(0, len(windows), MOST_CHANGES):
+            self._number += 1
+            self._send(Deliver(number=self._number, windows=list(windows[start : start + MOST_CHANGES])))
 
     def _send_changes(self, changes: list[DeliveredChange]) -> None:
         self._number += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from vedette.subscriptions.segment import LOW_PRIORITY
 from vedette.subscriptions.watch_form import WatchForm
 from vedette.watch.delta import same
 
-__all__ = ["match"]
+__all__ = ["DecodedBatch", "match"]
 
 _clock = SystemClock()
 _KEPT = [field.name for field in DELIVERIES][:14]
@@ -35,7 +36,7 @@ _KEPT = [field.name for field in DELIVERIES][:14]
 def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     """One row per change and gateway; rows with a problem go on, so that somebody hears of them."""
     begin = _clock.monotonic()
-    decoded = _Decoded(batch)
+    decoded = DecodedBatch(batch)
     groups: list[tuple[Ints, Matches]] = []
     shed = batch["shed"].to_numpy(zero_copy_only=False)
     for tenant, collection, version, newer_than, rows in decoded.groups():
@@ -52,7 +53,7 @@ def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     return _deliveries(batch, decoded.problems, groups)
 
 
-class _Decoded:
+class DecodedBatch:
     """The changes of a batch, each image decoded once; what cannot be decoded is a problem."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -108,15 +109,13 @@ def _unshed(found: Matches, shed: Bools) -> Matches:
 
 
 def _visible(found: Matches, images: ImageRows) -> Matches:
-    """Leave out updates that a WATCH would not see: its RETURN makes the same row of both images."""
-    watches: dict[int, WatchForm] = {}
-    for place, text in enumerate(found.forms):
-        form = msgspec.json.decode(text, type=Form)
-        watch = watch_of(form)
-        if watch is not None:
-            watches[place] = watch
+    """Leave out watches with windows, and updates that a WATCH would not see: RETURN makes the same row of both."""
+    watches = {place: watch for place, text in enumerate(found.forms) if (watch := _watch(text)) is not None}
     if not watches:
         return found
+    windowed = [place for place, watch in watches.items() if watch.windowed]
+    if windowed:  # those are told by `windows`
+        found = found.take(np.flatnonzero(~np.isin(found.shape, windowed)))
     doubtful = np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, list(watches)))
     seen: dict[tuple[int, int], bool] = {}
     hidden = []
@@ -127,6 +126,11 @@ def _visible(found: Matches, images: ImageRows) -> Matches:
         if not seen[pair]:
             hidden.append(row)
     return found.take(np.delete(np.arange(len(found)), hidden))
+
+
+@lru_cache(maxsize=4096)
+def _watch(form: bytes) -> WatchForm | None:
+    return watch_of(msgspec.json.decode(form, type=Form))
 
 
 def _differs(watch: WatchForm, change: DocumentChange) -> bool:

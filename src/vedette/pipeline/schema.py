@@ -8,7 +8,17 @@ import pyarrow as pa
 
 from vedette.sources.records import ChangeRow
 
-__all__ = ["CHANGES", "DELIVERIES", "JOURNAL", "OUTCOME", "PROGRESS", "journal_batch", "spark_schema"]
+__all__ = [
+    "CHANGES",
+    "DELIVERIES",
+    "JOURNAL",
+    "OUTCOME",
+    "PROGRESS",
+    "WINDOW_ROWS",
+    "WINDOW_TOLD",
+    "journal_batch",
+    "spark_schema",
+]
 
 PROGRESS = "progress"
 """The `op` of the last row of a range: no change, but the end of what there is."""
@@ -81,6 +91,36 @@ OUTCOME = pa.schema(
     ]
 )
 """After deliver: what was done, one row per batch."""
+
+WINDOW_ROWS = pa.schema(
+    [
+        ("subscription", pa.int64()),
+        ("gateway", pa.int32()),
+        ("form", pa.string()),
+        ("created_ms", pa.int64()),
+        ("kind", pa.int32()),  # see windows.py
+        ("offset", pa.int64()),
+        ("partition", pa.int32()),
+        ("time_ms", pa.int64()),  # of a change; the watermark of a tick
+        ("appended_ms", pa.int64()),
+        ("collection", pa.string()),
+        ("key", pa.string()),
+        ("before", pa.binary()),  # null unless the condition holds for it
+        ("after", pa.binary()),
+    ]
+)
+"""What concerns windowed subscriptions, before it is put together by subscription."""
+
+WINDOW_TOLD = pa.schema(
+    [
+        ("subscription", pa.int64()),
+        ("gateway", pa.int32()),
+        ("position", pa.int64()),  # 0 in the row that only counts
+        ("payload", pa.binary()),
+        ("late", pa.int64()),
+    ]
+)
+"""What window ends tell."""
 
 _SPARK_TYPES = {
     pa.int64(): "bigint",

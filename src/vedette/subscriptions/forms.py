@@ -18,8 +18,13 @@ from vedette.language.request_binding import bind_request
 from vedette.language.syntax import Expression
 from vedette.subscriptions.shapes import Constant, Shape, lift
 from vedette.subscriptions.watch_form import WatchForm, read_watch
+from vedette.values import timestamp_from_ms
 
 __all__ = ["Form", "expression_of", "form_of_query", "shape_of", "take_apart", "watch_of"]
+
+
+EPOCH = timestamp_from_ms(0)
+"""When windows of a form without a time begin."""
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +73,14 @@ def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
     """The shape of a form, which many share, and its constants."""
     shape, constants = lift(expression_of(form))
     watch = watch_of(form)
-    return (shape if watch is None else replace(shape, returns=watch.columns)), constants
+    if watch is None:
+        return shape, constants
+    shape = replace(shape, returns=watch.columns)
+    if not watch.windowed:
+        return shape, constants
+    # Windows begin when the watch was made: each subscription has a constant more, which no filter asks for.
+    text = repr((watch.options.window, watch.aggregates))
+    return replace(shape, constants=shape.constants + 1, window=text), (*constants, form.time or EPOCH)
 
 
 @lru_cache(maxsize=4096)

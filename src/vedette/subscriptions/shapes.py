@@ -67,11 +67,13 @@ class Shape:
     """How many there are."""
     returns: tuple[tuple[str, FieldPath], ...] | None = None
     """The columns of a WATCH: what they show decides which updates are worth telling."""
+    window: str = ""
+    """The window and the aggregates of a WATCH as text: what is told is another matter, so it is another shape."""
 
     @cached_property
     def text(self) -> str:
         """Spans are no part of it."""
-        return repr((self.tree, self.returns))
+        return repr((self.tree, self.returns, self.window) if self.window else (self.tree, self.returns))
 
     @cached_property
     def eventful(self) -> bool:

@@ -27,6 +27,7 @@ from vedette.language.parser import parse_statement
 from vedette.language.resolve_queries import column_name
 from vedette.language.statements import Return, Watch, WatchOption
 from vedette.language.syntax import (
+    Aggregate,
     Attribute,
     Binary,
     Call,
@@ -44,14 +45,28 @@ from vedette.language.syntax import (
 )
 from vedette.subscriptions.shapes import FieldPath
 from vedette.values import Value, to_canonical
+from vedette.watch.groups import MAINTAINED
 from vedette.watch.options import WatchOptions, read_options
 
-__all__ = ["WatchForm", "read_watch"]
+__all__ = ["AggregateColumn", "WatchForm", "field_value", "read_watch"]
 
 WHOLE: FieldPath = ()
 _ORDER = frozenset({"<", "<=", ">", ">="})
 _TEXT_TESTS = frozenset({"CONTAINS", "STARTS WITH", "ENDS WITH"})
 _NULL = Literal(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateColumn:
+    """`SUM(o.total) AS sum`: over the documents of a group, at the end of a window."""
+
+    column: str
+    name: str
+    """Upper-case."""
+    distinct: bool
+    operand: FieldPath | None
+    """None for COUNT(*)."""
+    where: Expression | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +78,16 @@ class WatchForm:
     condition: Expression
     columns: tuple[tuple[str, FieldPath], ...]
     """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
+    aggregates: tuple[AggregateColumn, ...] = ()
+    """Told at the end of windows; `columns` are the group's key then."""
+    order: tuple[str, ...] = ()
+    """The names of all columns as they were written, where there are aggregates."""
     options: WatchOptions
     """Checked. Windows are the pipeline's; `initial`, `ordering`, `buffer` and `on_full` are for whoever delivers."""
+
+    @property
+    def windowed(self) -> bool:
+        return self.options.window.kind != "none"
 
     @property
     def collection(self) -> str:
@@ -73,7 +96,8 @@ class WatchForm:
     def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
         """The row that RETURN makes of a document of a collection; without, of the only one."""
         return {
-            name: _value(path, key, document, collection or self.collection) for name, path in self.columns
+            name: field_value(path, key, document, collection or self.collection)
+            for name, path in self.columns
         }
 
 
@@ -92,10 +116,15 @@ def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchF
     options = _options(statement.options, reader)
     conditions = [reader.condition(part) for part in (statement.where, options.filter) if part is not None]
     condition = reduce(partial(Binary, "AND"), conditions) if conditions else Literal(True)
+    aggregates = reader.aggregates(statement.returns)
+    if aggregates and options.window.kind == "none":
+        raise _refused("an aggregate without a window")
     return WatchForm(
         collections=collections,
         condition=Call("holds", (condition,)),
         columns=reader.columns(statement.returns),
+        aggregates=aggregates,
+        order=reader.names(statement.returns) if aggregates else (),
         options=options,
     )
 
@@ -233,6 +262,32 @@ class _Reader:
             if part.expression is not None
             else (self._variable, WHOLE)
             for part in returns.projections
+            if not isinstance(part.expression, Aggregate)
+        )
+
+    def names(self, returns: Return | None) -> tuple[str, ...]:
+        parts = returns.projections if returns is not None else ()
+        return tuple(p.alias or column_name(p.expression) for p in parts if p.expression is not None)
+
+    def aggregates(self, returns: Return | None) -> tuple[AggregateColumn, ...]:
+        parts = returns.projections if returns is not None else ()
+        return tuple(
+            self._aggregate(part.alias or column_name(part.expression), part.expression)
+            for part in parts
+            if isinstance(part.expression, Aggregate)
+        )
+
+    def _aggregate(self, column: str, node: Aggregate) -> AggregateColumn:
+        name = node.name.upper()
+        if name not in MAINTAINED or node.limit is not None:
+            raise _refused(f"the aggregate {name}")
+        counted = node.operand is None or node.operand == Variable(self._variable)
+        return AggregateColumn(
+            column=column,
+            name=name,
+            distinct=node.distinct,
+            operand=None if counted or node.operand is None else self._path(node.operand),
+            where=self.condition(node.where) if node.where is not None else None,
         )
 
     def _path(self, node: Expression) -> FieldPath:
@@ -258,7 +313,8 @@ def _is_null(operand: Expression) -> Expression:
     return Unary("NOT", Call("holds", (Binary("!=", operand, _NULL),)))
 
 
-def _value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
+def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
+    """What stands at a path of a document; null where nothing does."""
     if path == WHOLE:
         return {"id": key, "_type": collection, **document}
     if path == ("id",):

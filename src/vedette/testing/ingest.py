@@ -19,6 +19,7 @@ from vedette.pipeline.ingest_frames import (
     Refused,
     Status,
     Welcome,
+    WindowTold,
     encode_frame,
 )
 
@@ -31,6 +32,7 @@ class IngestReceiver:
     def __init__(self, path: Path, *, secret: str = "") -> None:
         self.address = str(path)
         self.changes: list[DeliveredChange] = []
+        self.windows: list[WindowTold] = []
         self.completed: list[Complete] = []
         self.statuses: list[Status] = []
         self.senders: list[str] = []
@@ -87,7 +89,8 @@ class IngestReceiver:
                     match frame:
                         case Hello():
                             self._welcome(link, frame)
-                        case Deliver(number=number, changes=changes):
+                        case Deliver(number=number, changes=changes, windows=windows):
+                            self._note(lambda windows=windows: self.windows.extend(windows))  # type: ignore[misc]
                             self._take(link, number, changes)
                         case Complete():
                             self._note(lambda frame=frame: self.completed.append(frame))  # type: ignore[misc]

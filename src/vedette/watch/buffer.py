@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from vedette.values import is_nan
 from vedette.watch.delta import Delta
 
-__all__ = ["Entry", "EventBuffer", "Outcome"]
+__all__ = ["Entry", "EventBuffer", "Outcome", "in_order", "ordered"]
+
+Row = TypeVar("Row")
 
 
 class Entry(NamedTuple):
@@ -108,7 +111,7 @@ class EventBuffer:
             count += 1
         ready = [entries.popleft() for _ in range(count)]
         if descending:
-            ready = _ordered(ready, descending)
+            ready = ordered(ready, descending)
         if limit is not None and len(ready) > limit:
             entries.extendleft(reversed(ready[limit:]))
             del ready[limit:]
@@ -182,7 +185,17 @@ def _precedes(one: Any, other: Any) -> bool:
         return type(one).__name__ < type(other).__name__
 
 
-def _ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
+def in_order(rows: Iterable[tuple[tuple[Any, ...], Row]], descending: tuple[bool, ...]) -> list[Row]:
+    """Rows by the values of the ordering terms that come with them; ties as they are given."""
+    ranked = [(_Rank(order, descending, place), row) for place, (order, row) in enumerate(rows)]
+    return [row for _, row in sorted(ranked, key=_rank)]
+
+
+def _rank(ranked: tuple[_Rank, Any]) -> _Rank:
+    return ranked[0]
+
+
+def ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
     """By attribute, ties by arrival; events of one identity stay in their order, and `initial` stays first."""
     first = [entry for entry in entries if entry.delta.type == "initial"]
     lines: dict[Any, deque[Entry]] = {}

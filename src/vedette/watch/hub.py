@@ -20,7 +20,16 @@ from vedette.watch.subscription import WatchStatus
 from vedette.watch.table import NumberedTable
 from vedette.watch.watch import Watch, WatchDetails
 
-__all__ = ["Told", "WatchHub", "compared", "count_row", "counted_deltas", "evaluate", "tell_anew"]
+__all__ = [
+    "Told",
+    "WatchHub",
+    "compared",
+    "count_row",
+    "counted_deltas",
+    "evaluate",
+    "orders_of",
+    "tell_anew",
+]
 
 
 _CANCELLED, _OVERFLOW = WatchStatus.CANCELLED, Outcome.OVERFLOW
@@ -301,6 +310,18 @@ def compared(watch: Watch, context: Context) -> dict[Any, Any]:
     return {shape.identity(row): shape.taken(row) for row in shape.query.run(context)}
 
 
+def orders_of(watch: Watch, context: Context) -> dict[Any, tuple[Any, ...]]:
+    """Where each match stands in the watch's order: identity ▸ values; empty when it has none."""
+    shape = watch.shape
+    if not shape.order or shape.aggregates:
+        return {}
+    found: dict[Any, tuple[Any, ...]] = {}
+    for row in shape.query.run(context):
+        identity = frozen(shape.projected(row)) if shape.distinct else shape.identity(row)
+        found.setdefault(identity, shape.order_of(row))
+    return found
+
+
 def _tell_all_anew(shape: WatchShape, scene: Scene, told: Told) -> None:
     for watch in watches_of(shape):
         try:
@@ -322,9 +343,11 @@ def tell_anew(watch: Watch, context: Context, told: Told) -> None:
         return
     acting = details.actions is not None
     matches = {watch.shape.identity(m): m for m in watch.shape.query.run(context)} if acting else {}
+    former, details.orders = details.orders, orders_of(watch, context)
     for identity, row in new.items():
         for delta in _difference(watch.shape, identity, old.get(identity), row):
+            delta.order = details.orders.get(identity, ())
             told.push(watch, delta, matches.get(identity))
     for identity, row in old.items():
         if identity not in new:
-            told.push(watch, Delta(REMOVED, row, None, identity), None)
+            told.push(watch, Delta(REMOVED, row, None, identity, former.get(identity, ())), None)

@@ -35,6 +35,8 @@ class WatchDetails:
     """DISTINCT: how many matches yield each row."""
     result: dict[Any, Any] | None = None
     """Re-evaluated watches: the last result, identity ▸ row."""
+    orders: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
+    """Re-evaluated watches with an order: the values of the ordering terms, by identity."""
     window: Any = None
     actions: Any = None
     """ON MATCH DO: what to carry out for every match that appears."""

@@ -257,3 +257,9 @@ def test_a_trigger_works_with_nobody_there(cli: Cli) -> None:
     cli("run", "-", input='SPAWN t: Task { title = "a" }')
     done = cli("run", "-", "--json", input="MATCH n: Note RETURN n.text")
     assert records(done.stdout)[0]["rows"] == [["a"]]
+
+
+def test_an_external_collection_needs_a_server(cli: Cli) -> None:
+    found = cli("watch", "WATCH o: shop::orders RETURN o")
+    assert found.exit_code == 1
+    assert "start `vedette serve` here" in found.stderr

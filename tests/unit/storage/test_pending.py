@@ -182,6 +182,18 @@ def test_a_small_batch_is_kept_and_a_large_one_takes_it_along(store: SqliteStore
     assert len(list(store.elements())) == 101
 
 
+def test_many_deletes_are_kept_and_entered(store: SqliteStore, path: Path) -> None:
+    ids = [f"n{n}" for n in range(500)]
+    store.append(Batch(tick=1, puts=[node(id) for id in ids], journal=[row(1, id) for id in ids]))
+    store.append(Batch(tick=2, deletes=ids[:200], journal=[row(2, id) for id in ids[:200]]))
+    assert pending(path) == 1
+    for _ in range(2):  # before it is entered, and after
+        assert [record.id for record in store.elements()] == ids[200:]
+        assert [line.key for line in store.read(500, 1_000)] == ids[:200]
+        store._enter_some()
+    assert pending(path) == 0
+
+
 def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
     store = SqliteStore(path, durability="relaxed")
     store.load()

@@ -16,7 +16,8 @@ from vedette.storage.schema import APPLICATION_ID, MIGRATIONS, POSTGRES_MIGRATIO
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
 from vedette.storage.sqlite import SqliteStore
 
-FORMAT_1 = Path(__file__).parents[2] / "cases" / "storage" / "sqlite-format-1.sql"
+CASES = Path(__file__).parents[2] / "cases" / "storage"
+FORMAT_1, FORMAT_2 = CASES / "sqlite-format-1.sql", CASES / "sqlite-format-2.sql"
 
 NEXT = MIGRATIONS[-1].version + 1
 WITH_NEXT = (
@@ -78,6 +79,26 @@ def test_a_file_of_format_1_opens(old: Path) -> None:
     assert (second.source, second.partition, second.seq, second.event_id) == ("shop", 3, 9, "ev-1")
     store.close()
     assert query(old, "PRAGMA user_version") == [(MIGRATIONS[-1].version,)]
+
+
+def test_a_file_of_format_2_opens_with_what_was_pending(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(FORMAT_2.read_text())
+    store = SqliteStore(path)
+    for facts in (store.facts(), store.load()):  # before it is entered, and after
+        assert (facts.tick, facts.meta) == (3, {"word": "new"})
+        assert list(store.elements()) == [
+            ElementRecord("n1", "Task", b'{"title":"dig"}'),
+            ElementRecord("n3", "Task", b'{"title":"water"}'),
+            ElementRecord("e1", "needs", b"{}", ("n2", "n1")),
+            ElementRecord("e2", "needs", b"{}", ("n3", "e1")),
+        ]
+        assert [(line.offset, line.key, line.cause) for line in store.read(5, 9)] == [
+            (6, "n3", "statement"),
+            (7, "n2", None),
+        ]
+    assert query(path, "SELECT * FROM pending") == []
+    store.close()
 
 
 def test_a_file_moves_forward_with_its_data(old: Path) -> None:

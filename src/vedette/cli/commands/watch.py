@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from vedette.cli.failure import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, ActorOption, DatabaseOption, DataOption, read_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ __all__ = ["watch"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+def _refuse_surplus(given: str | None) -> None:
+    """`vedette shell data` is right, so `vedette watch … data` is tried."""
+    if given is not None:
+        raise typer.BadParameter(
+            f"only one statement fits here; a data directory is named with --data {given}"
+        )
+
+
 def watch(
     statement: Annotated[
         str,
@@ -32,6 +41,7 @@ def watch(
             metavar="WATCH|NAME", help="A WATCH statement; or the name or handle of a watch that lasts."
         ),
     ],
+    surplus: Annotated[str | None, typer.Argument(metavar="", hidden=True, callback=_refuse_surplus)] = None,
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = "default",
     actor: ActorOption = None,
@@ -122,7 +132,15 @@ def _hold(session: Session, statement: str, params: dict[str, Any]) -> WatchHand
     """The new watch, or the one of that name."""
     if _NAME.fullmatch(statement.strip()):
         return session.attach(statement.strip())
-    return session.watch(statement, params)
+    from vedette.errors import AnalysisError
+
+    try:
+        return session.watch(statement, params)
+    except AnalysisError as error:
+        if error.code != "E2001" or "::" not in statement:
+            raise
+        text = f"{error.text}. External collections are watched through a server: start `vedette serve` here."
+        raise CommandFailed(text) from error
 
 
 def _shown(as_json: bool, display: Display, clock: Clock) -> Callable[[Event], None]:

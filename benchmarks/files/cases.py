@@ -1,0 +1,218 @@
+"""One case each, run in a process of its own by `benchmarks.files.__main__`; prints a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Event, Thread
+
+import numpy as np
+
+from benchmarks.files.corpus import copy_sources
+from benchmarks.files.ours import COLLECTION, WATCH, Parts, parts, running
+from benchmarks.files.peers import PEERS
+from vedette.ingest.memory import memory_usage
+from vedette.ingest.tasks import FileOperation, FileTask
+
+__all__ = ["CASES"]
+
+Figures = Mapping[str, float | str]
+_STEP = 0.005
+
+
+def burst(base: Path, count: int) -> Figures:
+    """So many new files at once: until raw `watchfiles` has told of all, and until all are tasks in our queue."""
+    raw = _seen_by_watchfiles(base / "raw", count)
+    root = base / "root"
+    root.mkdir()
+    with parts(base / "data", root) as made:
+        made.tables.pause_watch(WATCH)  # until it is watched
+        with _watching(made):
+            while made.tables.watch(WATCH).last_scan is None:
+                time.sleep(_STEP)
+            made.tables.resume_watch(WATCH)
+            began = time.perf_counter()
+            writer = _writing(root, count)
+            while made.queue.depth() < count:
+                time.sleep(_STEP)
+            ours = time.perf_counter() - began
+            writer.join()
+    return {"watchfiles_s": raw, "queued_s": ours, "ratio": ours / raw, "missed": 0}
+
+
+def edit(base: Path, count: int) -> Figures:
+    """One edit among so many watched files: until its task is there, and until a search finds it."""
+    root, edits = base / "root", 40
+    copy_sources(root, count)
+    detected, found = [], []
+    with parts(base / "data", root) as made, running(made):
+        _all_done(made, count)
+        paths = sorted(root.rglob("*.py"))[:: max(1, count // edits)][:edits]
+        for number, path in enumerate(paths):
+            words = f"zanzibar{number} quokka{number} marmalade{number}"
+            time.sleep(0.3)  # nothing of the one before is under way
+            began = time.perf_counter()
+            path.write_text(f"# {words}\n")
+            while not made.queue.held() and not _is_found(made, words):
+                pass
+            detected.append(time.perf_counter() - began)
+            while not _is_found(made, words):
+                time.sleep(_STEP)
+            found.append(time.perf_counter() - began)
+            print(number, detected[-1], found[-1], file=sys.stderr)
+    return {
+        "detected_p50_ms": 1000 * float(np.quantile(detected, 0.5)),
+        "detected_p99_ms": 1000 * float(np.quantile(detected, 0.99)),
+        "searchable_p50_ms": 1000 * float(np.quantile(found, 0.5)),
+        "searchable_p99_ms": 1000 * float(np.quantile(found, 0.99)),
+    }
+
+
+def first_ingest(base: Path, count: int) -> Figures:
+    """So many source files into an empty store, with the same embedder on all sides."""
+    root = base / "root"
+    size = copy_sources(root, count)
+    figures: dict[str, float | str] = {"megabytes": size / 1e6}
+    for name in PEERS:
+        command = [sys.executable, "-m", "benchmarks.files.peers", name, str(root), str(base / name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = [line.split() for line in done.stdout.splitlines() if line.startswith("result ")]
+        if not result:
+            figures[name] = (done.stderr.strip().splitlines() or ["no word"])[-1][:200]
+            continue
+        figures[f"{name}_s"], figures[f"{name}_chunks"] = float(result[0][1]), float(result[0][2])
+    with parts(base / "data", root) as made:
+        began = time.perf_counter()
+        with running(made):
+            _all_done(made, count)
+            ours = time.perf_counter() - began
+        figures |= {"vedette_s": ours, "vedette_chunks": made.store.collections()[COLLECTION]}
+    for name in PEERS:
+        if f"{name}_s" in figures:
+            figures[f"ratio_{name}"] = float(figures[f"{name}_s"]) / ours
+    return figures
+
+
+def warm_restart(base: Path, count: int) -> Figures:
+    """A daemon starts over so many files that did not change: until it has compared them all."""
+    root = base / "root"
+    copy_sources(root, count)
+    with parts(base / "data", root) as made, running(made):
+        _all_done(made, count)
+        time.sleep(1.0)  # what was written just now is looked at once more
+    began = time.perf_counter()
+    with parts(base / "data", root) as made:
+        before = made.tables.watch(WATCH).last_scan
+        opened = time.perf_counter() - began
+        with running(made):
+            while made.tables.watch(WATCH).last_scan == before:
+                time.sleep(_STEP)
+            compared = time.perf_counter() - began
+            queued = made.queue.depth()
+    return {"opened_s": opened, "compared_s": compared, "files_queued": queued}
+
+
+def waiting(base: Path, count: int) -> Figures:
+    """The daemon's memory while so many tasks wait."""
+    root = base / "root"
+    root.mkdir()
+    with parts(base / "data", root) as made:
+        empty = memory_usage().used_bytes
+        for start in range(0, count, 1_000):
+            made.queue.put(
+                [
+                    FileTask(
+                        path=f"{root}/folder/{number:08}.py",
+                        watch_id=WATCH,
+                        collection=COLLECTION,
+                        operation=FileOperation.INGEST,
+                        priority=number % 11,
+                    )
+                    for number in range(start, min(count, start + 1_000))
+                ]
+            )
+        full = memory_usage().used_bytes
+    return {"empty_MB": empty / 1e6, "waiting_MB": full / 1e6, "bytes_a_task": (full - empty) / count}
+
+
+CASES: Mapping[str, Callable[[Path, int], Figures]] = {
+    each.__name__: each for each in (burst, edit, first_ingest, warm_restart, waiting)
+}
+
+
+def _seen_by_watchfiles(root: Path, count: int) -> float:
+    from watchfiles import watch
+
+    root.mkdir()
+    stop, seen, ready, all_seen = Event(), set[str](), Event(), Event()
+
+    def look() -> None:
+        for batch in watch(
+            root, stop_event=stop, debounce=50, step=20, rust_timeout=50, yield_on_timeout=True
+        ):
+            ready.set()
+            seen.update(path for _, path in batch if path.endswith(".txt"))
+            if len(seen) >= count:
+                all_seen.set()
+
+    thread = Thread(target=look)
+    thread.start()
+    ready.wait()
+    began = time.perf_counter()
+    writer = _writing(root, count)
+    complete = all_seen.wait(300)
+    took = time.perf_counter() - began
+    stop.set()
+    thread.join()
+    writer.join()
+    if not complete:  # inotify's own queue overflowed: it says nothing of that
+        print(f"raw watchfiles has told of {len(seen):,} of {count:,}", file=sys.stderr)
+    return took
+
+
+def _writing(root: Path, count: int) -> Thread:
+    def write() -> None:
+        for number in range(count):
+            (root / f"{number:06}.txt").write_bytes(b"words of a small file\n")
+
+    thread = Thread(target=write)
+    thread.start()
+    return thread
+
+
+class _watching:
+    """The watchers of the daemon without its drain."""
+
+    def __init__(self, made: Parts) -> None:
+        self._daemon = made.daemon
+
+    def __enter__(self) -> None:
+        self._daemon._keep_watchers()
+
+    def __exit__(self, *_: object) -> None:
+        self._daemon.close()
+
+
+def _all_done(made: Parts, count: int) -> None:
+    while len(made.seen.known(WATCH)) < count or made.queue.depth():
+        time.sleep(0.02)
+
+
+def _is_found(made: Parts, words: str) -> bool:
+    vector = made.embedder.embed([words])[0]
+    (hit,) = made.store.search(COLLECTION, vector, made.embedder.name, 1) or [None]
+    return hit is not None and words in hit.text
+
+
+if __name__ == "__main__":
+    base = Path(tempfile.mkdtemp(prefix="vedette-files-"))
+    try:
+        print(json.dumps(dict(CASES[sys.argv[1]](base, int(sys.argv[2])))), flush=True)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)

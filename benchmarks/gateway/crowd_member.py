@@ -1,0 +1,41 @@
+"""One process of a crowd: python -m benchmarks.gateway.crowd_member PORT FIRST COUNT. Says and hears lines of JSON.
+
+A process has at most 20,000 open files, and one address of the loopback network 28,000 ports; so a crowd is several
+processes, each on addresses of its own. When all its connections have their watch it says how many they are; then it
+answers `count` with how many events it was told, and `report` with their delays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import uvloop
+
+from benchmarks.gateway.load import Load
+from benchmarks.gateway.swarm import connect_swarm
+
+__all__: list[str] = []
+
+
+async def main(port: int, first: int, count: int) -> None:
+    load = Load(port=port, pids=[], connections=count, events_per_second=0, seconds=0)
+    clients = await connect_swarm(port, count, load.heard, first=first)
+    await load.subscribe(clients, own=True, first=first)
+    print(json.dumps({"ready": len(clients)}), flush=True)
+    commands: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(sys.stdin, lambda: commands.put_nowait(sys.stdin.readline().strip()))
+    while (command := await commands.get()) in ("count", "report"):
+        if command == "count":
+            print(json.dumps({"told": len(load.delays), "lost_connections": _lost(clients)}), flush=True)
+        else:
+            print(json.dumps({"delays": [round(delay, 2) for delay in load.delays]}), flush=True)
+
+
+def _lost(clients: list[object]) -> int:
+    return sum(client.transport.is_closing() for client in clients)  # type: ignore[attr-defined]
+
+
+uvloop.run(main(*map(int, sys.argv[1:4])))

@@ -1,0 +1,193 @@
+"""python -m benchmarks.pipeline.end_to_end [--rate N] [--seconds N] [--idle N]: source ▸ Spark ▸ gateway ▸ client.
+
+A real `vedette serve` with its pipeline; this program is the reader of the source, which appends to the journal, and
+the clients. A delay is from the return of an append to the event in the client's hands. Every event concerns one of the
+watches, and one more that sees all of them: what is missing there at the end was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+from vedette.client.remote import connect
+from vedette.client.remote_watch import RemoteWatch
+from vedette.sources.images import encode_image
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import Source, SourceEvent
+
+__all__: list[str] = []
+
+APPENDS = 50
+"""Appends a second; each has its share of the rate."""
+WARM_UP_SECONDS = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.end_to_end")
+    parser.add_argument("--rate", type=int, default=1_000, help="events a second")
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--idle", type=int, default=30, help="seconds of silence before the last event")
+    parser.add_argument("--connections", type=int, default=10)
+    parser.add_argument("--watches", type=int, default=100, help="over all connections")
+    options = parser.parse_args(words)
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        journal = open_journal(home)
+        # Paused: nobody but this program reads it.
+        journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
+        server = subprocess.Popen(
+            [sys.executable, "-m", "vedette", "serve", "--data", folder, "--port", "0", "--http-port", "0"]
+        )
+        try:
+            asyncio.run(run(home, journal, options))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
+            journal.close()
+
+
+class Orders:
+    """What is written, when, and when it arrived."""
+
+    def __init__(self, journal: CollectionJournal, watches: int) -> None:
+        self._journal, self._watches = journal, watches
+        self._chance = Random(3)
+        self.sent: dict[int, float] = {}
+        self.arrived: dict[int, float] = {}
+
+    def append(self, count: int) -> None:
+        events = [
+            SourceEvent(
+                event_id=f"{len(self.sent)}.{n}",
+                collection="orders",
+                key=f"k{self._chance.randrange(5_000)}",
+                after=encode_image(
+                    {
+                        "customer": self._chance.randrange(self._watches),
+                        "note": "a few words about this order",
+                    }
+                ),
+                time_ms=0,
+            )
+            for n in range(count)
+        ]
+        last = self._journal.append("shop", events, None).offset
+        now = time.perf_counter()
+        self.sent.update(dict.fromkeys(range(last - count + 1, last + 1), now))
+
+    async def follow(self, watch: RemoteWatch) -> None:
+        async for event in watch:
+            if event.type != "initial":
+                self.arrived[event.tick] = time.perf_counter()
+
+    async def settle(self, seconds: float = 60.0) -> None:
+        end = time.perf_counter() + seconds
+        while len(self.arrived) < len(self.sent) and time.perf_counter() < end:  # noqa: ASYNC110 - a benchmark
+            await asyncio.sleep(0.01)
+
+
+async def run(home: Path, journal: CollectionJournal, options: argparse.Namespace) -> None:
+    await until((home / "server.json").is_file, 60)
+    port = json.loads((home / "server.json").read_text())["port"]
+    clients = [connect(f"ws://127.0.0.1:{port}") for _ in range(options.connections)]
+    for client in clients:
+        await client.__aenter__()
+    orders = Orders(journal, options.watches)
+    watches = [
+        clients[n % len(clients)].watch("WATCH o: shop::orders WHERE o.customer = $n RETURN o.id", n=n)
+        for n in range(options.watches)
+    ]
+    everything = clients[0].watch("WATCH o: shop::orders [initial: none] RETURN o.id, o.customer, o.note, o")
+    await asyncio.gather(*(watch.ready() for watch in (*watches, everything)))
+    following = asyncio.create_task(orders.follow(everything))
+    begin = time.perf_counter()
+    orders.append(1)
+    await orders.settle(300)
+    print(f"from the start to the first event: {time.perf_counter() - begin:.1f} s", flush=True)
+    await load(orders, options.rate, WARM_UP_SECONDS + options.seconds)
+    await orders.settle()
+    first = min(orders.sent) + 1 + WARM_UP_SECONDS * options.rate
+    report(orders, first, options, home)
+    await idle(orders, home, options.idle)
+    following.cancel()
+    for client in clients:
+        await client.__aexit__(None, None, None)
+
+
+async def load(orders: Orders, rate: int, seconds: int) -> None:
+    begin = time.perf_counter()
+    for turn in range(seconds * APPENDS):
+        await asyncio.to_thread(orders.append, rate // APPENDS)
+        await asyncio.sleep(max(0.0, begin + (turn + 1) / APPENDS - time.perf_counter()))
+
+
+def report(orders: Orders, first: int, options: argparse.Namespace, home: Path) -> None:
+    counted = [offset for offset in orders.sent if offset >= first]
+    delays = 1000 * np.array([orders.arrived[o] - orders.sent[o] for o in counted if o in orders.arrived])
+    status = json.loads((home / "pipeline.json").read_text())
+    load1, _, _ = os.getloadavg()
+    print(
+        f"{options.rate} events/s, {options.watches} watches, {options.connections} connections: "
+        f"p50 {np.median(delays):.0f} ms, p99 {np.quantile(delays, 0.99):.0f} ms, "
+        f"lost {len(orders.sent) - len(orders.arrived)}; a batch {status.get('batch_ms')} ms; load average {load1:.1f}",
+        flush=True,
+    )
+
+
+async def idle(orders: Orders, home: Path, seconds: int) -> None:
+    pid = json.loads((home / "pipeline.json").read_text())["pid"]
+    await asyncio.sleep(2)
+    before, begin = cpu_seconds(pid), time.perf_counter()
+    await asyncio.sleep(seconds)
+    used = sum(cpu_seconds(pid).values()) - sum(before.values())
+    share = used / (time.perf_counter() - begin)
+    orders.append(1)
+    last = max(orders.sent)
+    await orders.settle()
+    delay = 1000 * (orders.arrived[last] - orders.sent[last])
+    print(f"idle for {seconds} s: {share:.1%} of a core; the first event afterwards {delay:.0f} ms")
+
+
+def cpu_seconds(root: int) -> dict[int, float]:
+    """Processor time of a process and everything below it."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        used[int(folder.name)] = sum(int(field) for field in fields[11:15]) / _TICKS
+
+    def below(pid: int) -> bool:
+        while pid in parents and pid != root:
+            pid = parents[pid]
+        return pid == root
+
+    return {pid: spent for pid, spent in used.items() if below(pid)}
+
+
+async def until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while not condition():
+        assert time.perf_counter() < end
+        await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Windows of a WATCH over a collection, by the time of the source: the same meaning as in the engine (surface.md).
+
+Changes go in as they come, a watermark says that nothing older is to be expected, and what a window has to tell comes
+out. When windows end and what they hold is decided by `vedette.watch.windows`, what aggregates are by
+`vedette.watch.groups`: what the engine does by its clock at a commit is done here by the times of changes.
+
+    time        of a change is the source's, but not before the one before it in its partition (order is never turned
+                round), nor after the moment it was written down (a clock that is ahead)
+    watermark   ends windows; changes of later windows wait until theirs is over
+    late        is a change of a window that has ended: it is counted, and belongs to the next
+
+Snapshots: an aggregating watch begins with the documents of a snapshot; changes up to its offset are in it already and
+only tell a sliding window that something happened.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from vedette.language.documents import DocumentFilter, Environment, compile_filter
+from vedette.language.syntax import Call, Expression
+from vedette.subscriptions.watch_form import AggregateColumn, WatchForm, field_value
+from vedette.values import timestamp_from_ms, timestamp_to_ms
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
+from vedette.watch.groups import Contribution, Groups
+from vedette.watch.windows import WindowState
+
+__all__ = ["WindowChange", "WindowEvent", "WindowedWatch", "windows_due"]
+
+Document = Mapping[str, Any]
+
+
+class WindowChange(NamedTuple):
+    """A change of one document as a windowed watch sees it: an image where the watch's condition holds, else None."""
+
+    offset: int
+    partition: int
+    time_ms: int
+    appended_ms: int
+    collection: str
+    key: str
+    before: Document | None
+    after: Document | None
+
+
+class WindowEvent(NamedTuple):
+    """What a window end tells. `position` counts them, for each watch, from 1."""
+
+    position: int
+    type: str
+    start: datetime
+    end: datetime
+    match: dict[str, Any] | None = None
+    prev: dict[str, Any] | None = None
+    matches: list[dict[str, Any]] | None = None
+    events: list[dict[str, Any]] | None = None
+
+
+@dataclass(slots=True)
+class _Held:
+    """All that is kept between batches."""
+
+    window: WindowState
+    calls: tuple[_Kind, ...]
+    groups: Groups
+    joined: int = -1
+    """The offset of the snapshot."""
+    pending: list[tuple[datetime, int, WindowChange]] = field(default_factory=list)
+    """Changes of windows that have not ended, by time and offset."""
+    latest: dict[int, datetime] = field(default_factory=dict)
+    """By partition: the time of its last change."""
+    touched: dict[str, Contribution] = field(default_factory=dict)
+    """Sliding aggregates: what was added or changed lately, by key."""
+    told: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """The groups of the last window."""
+    position: int = 0
+    late: int = 0
+
+
+class _Kind(NamedTuple):
+    name: str
+    distinct: bool
+
+
+class WindowedWatch:
+    """One subscription. `held` is its state, which outlives this object; everything else is made anew."""
+
+    def __init__(self, form: WatchForm, created: datetime, held: _Held | None = None) -> None:
+        self._form = form
+        self._sliding = form.options.window.kind == "sliding"
+        if held is None:
+            calls = tuple(_Kind(c.name, c.distinct) for c in form.aggregates)
+            held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
+        self.held = held
+
+    @property
+    def late(self) -> int:
+        return self.held.late
+
+    # --- in
+
+    def begin(self, offset: int, documents: Iterable[tuple[str, str, Document]]) -> None:
+        """The documents (collection, key, image) that match, at an offset of the journal."""
+        self.held.joined = offset
+        for collection, key, document in documents:
+            self.held.groups.change(self._contribution(collection, key, document), 1)
+
+    def take(self, change: WindowChange) -> None:
+        held, window = self.held, self.held.window
+        moment = timestamp_from_ms(min(change.time_ms, change.appended_ms))
+        moment = max(moment, held.latest.get(change.partition, moment))
+        held.latest[change.partition] = moment
+        opened = window.end - window.window.interval
+        if moment < opened:
+            held.late += 1
+            moment = opened
+        insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
+
+    # --- out
+
+    def advance(self, watermark: datetime) -> list[WindowEvent]:
+        """End the windows that are over."""
+        found: list[WindowEvent] = []
+        while self.held.window.end <= watermark:
+            self._apply(self.held.window.end)
+            found += self._grouped() if self._form.aggregates else self._collected()
+        return found
+
+    def _apply(self, end: datetime) -> None:
+        """Changes of before the window's end, in order."""
+        held = self.held
+        count = 0
+        for moment, _, change in held.pending:
+            if moment >= end:
+                break
+            count += 1
+            if self._form.aggregates:
+                self._aggregate(change, moment)
+            else:
+                self._collect(change, moment)
+        del held.pending[:count]
+
+    def _collect(self, change: WindowChange, moment: datetime) -> None:
+        before, after = (
+            self._form.row(change.key, image, change.collection) if image is not None else None
+            for image in (change.before, change.after)
+        )
+        if before is None and after is not None:
+            delta = Delta(ADDED, after, None, change.key)
+        elif after is None:
+            delta = Delta(REMOVED, before, None, change.key)
+        elif same(before, after):
+            return
+        else:
+            delta = Delta(CHANGED, after, before, change.key)
+        self.held.window.collect(delta, change.offset, moment)
+
+    def _aggregate(self, change: WindowChange, moment: datetime) -> None:
+        held = self.held
+        for image, times in ((change.before, -1), (change.after, 1)):
+            if image is not None and change.offset > held.joined:
+                held.groups.change(self._contribution(change.collection, change.key, image), times)
+        if not self._sliding:
+            return
+        if change.after is None:
+            held.touched.pop(change.key, None)
+        else:
+            held.touched[change.key] = self._contribution(change.collection, change.key, change.after)
+            held.window.touch(change.key, moment)
+
+    def _collected(self) -> list[WindowEvent]:
+        start, end, entries = self.held.window.close()
+        if not entries:
+            return []
+        events = [
+            {
+                "type": delta.type,
+                "match": delta.match,
+                **({"prev": delta.prev} if delta.prev is not None else {}),
+            }
+            for _, delta in entries
+        ]
+        return [WindowEvent(self._next(), "window", start, end, events=events)]
+
+    def _grouped(self) -> list[WindowEvent]:
+        """Every group is told at every window end; the first time all of them as `initial`."""
+        held, window = self.held, self.held.window
+        groups = held.groups
+        if self._sliding:
+            recent = window.recent()
+            held.touched = {key: part for key, part in held.touched.items() if key in recent}
+            groups = Groups(held.calls)
+            for part in held.touched.values():
+                groups.change(part, 1)
+        start, end, _ = window.close()
+        new, old = self._rows(groups), held.told
+        held.told = new
+        if window.first:
+            window.first = False
+            return [WindowEvent(self._next(), "initial", start, end, matches=list(new.values()))]
+        found = [
+            WindowEvent(self._next(), CHANGED, start, end, match=row, prev=old[identity])
+            if identity in old
+            else WindowEvent(self._next(), ADDED, start, end, match=row)
+            for identity, row in new.items()
+        ]
+        gone = [row for identity, row in old.items() if identity not in new]
+        return found + [WindowEvent(self._next(), REMOVED, start, end, match=row) for row in gone]
+
+    def _rows(self, groups: Groups) -> dict[Any, dict[str, Any]]:
+        identities = groups.identities() or ([()] if not self._form.columns else [])
+        rows = {}
+        for identity in identities:
+            found = groups.results(identity)
+            if found is None:
+                continue
+            keys = dict(zip((name for name, _ in self._form.columns), found[0], strict=True))
+            values = {c.column: value for c, value in zip(self._form.aggregates, found[1], strict=True)}
+            rows[identity] = {
+                name: values[name] if name in values else keys[name] for name in self._form.order
+            }
+        return rows
+
+    def _next(self) -> int:
+        self.held.position += 1
+        return self.held.position
+
+    # --- aggregates
+
+    def _contribution(self, collection: str, key: str, document: Document) -> Contribution:
+        row = self._form.row(key, document, collection)
+        parts = [_part(column, collection, key, document) for column in self._form.aggregates]
+        return tuple(row.values()), parts
+
+
+def _part(column: AggregateColumn, collection: str, key: str, document: Document) -> tuple[bool, Any]:
+    """Whether a document counts for an aggregate, and its value."""
+    if column.where is not None:
+        environment = Environment(doc=document, id=key, collection=collection)
+        if not _compiled(column.where).matches(environment):
+            return False, None
+    if column.operand is None:
+        return True, None
+    value = field_value(column.operand, key, document, collection)
+    return value is not None and _fits(column.name, value), value
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Documents hold anything: what cannot be summed or ordered with the others is passed over, as null is."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in ("SUM", "AVG"):
+        return number or isinstance(value, timedelta)
+    return name == "COUNT" or number
+
+
+@cache
+def _compiled(condition: Expression) -> DocumentFilter:
+    return compile_filter(Call("holds", (condition,)))
+
+
+def windows_due(form: WatchForm, created: datetime, before_ms: int, now_ms: int) -> bool:
+    """Whether a window ends when the watermark goes from one moment to the other."""
+    interval = form.options.window.interval // timedelta(milliseconds=1) or 1
+    begin = timestamp_to_ms(created)
+    return (now_ms - begin) // interval > max(
+        0, (before_ms - begin) // interval
+    ) and now_ms >= begin + interval

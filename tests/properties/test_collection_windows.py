@@ -1,0 +1,191 @@
+"""Windows over a collection mean what they mean in the engine: the same changes at the same times, the same events."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import vedette
+from vedette.language.documents import Environment, compile_filter
+from vedette.subscriptions.watch_form import WatchForm, read_watch
+from vedette.subscriptions.windowing import WindowChange, WindowedWatch, WindowEvent, windows_due
+from vedette.testing import ManualClock
+from vedette.values import timestamp_from_ms, timestamp_to_ms
+
+KEYS = ("x", "y", "z")
+STATEMENTS = (
+    "WATCH n: N [window: tumbling(10s), initial: none] RETURN n.k, n.a",
+    "WATCH n: N WHERE n.a > 1 [window: sliding(10s, 4s), initial: none] RETURN n.k, n.a",
+    "WATCH n: N [window: sliding(2s, 5s), initial: none] RETURN n.k",
+    "WATCH n: N WHERE n.a > 0 [window: tumbling(5s)] RETURN COUNT(*) AS n, SUM(n.a) AS total, MIN(n.a), AVG(n.a)",
+    "WATCH n: N [window: tumbling(5s)] RETURN n.g, COUNT(n WHERE n.a > 1) AS large, MAX(n.a), COUNT(DISTINCT n.a)",
+    "WATCH n: N [window: sliding(10s, 3s)] RETURN COUNT(*) AS recent, SUM(n.a) AS total",
+    "WATCH n: N [window: sliding(7s, 3s)] RETURN n.g, COUNT(n.a)",
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("put"), st.sampled_from(KEYS), st.none() | st.integers(0, 3), st.sampled_from(["g", "h"])
+        ),
+        st.tuples(st.just("drop"), st.sampled_from(KEYS)),
+        st.tuples(st.just("wait"), st.sampled_from([1, 2, 5, 11])),
+    ),
+    max_size=25,
+)
+
+
+class BothHosts:
+    """An engine and a windowed watch of the pipeline, side by side, on one clock."""
+
+    def __init__(
+        self, db: vedette.Vedette, clock: ManualClock, statement: str, first: dict[str, dict[str, Any]]
+    ):
+        self.clock, self.documents, self.offset = clock, {}, 0
+        self.session = db.session()
+        for key, document in first.items():
+            self.put(key, document)
+        self.form = read_watch(statement)
+        self.watch = self.session.watch(statement)
+        self.engine: list[dict[str, Any]] = []
+        self.pipeline: list[WindowEvent] = []
+        self.condition = compile_filter(self.form.condition)
+        self.windowed = WindowedWatch(self.form, clock.now())
+        if self.form.aggregates:
+            held = [("N", key, doc) for key, doc in self.documents.items() if self.matches(key, doc)]
+            self.windowed.begin(self.offset, held)
+
+    def matches(self, key: str, document: dict[str, Any] | None) -> bool:
+        return document is not None and self.condition.matches(Environment(doc=document, id=key))
+
+    def put(self, key: str, document: dict[str, Any]) -> None:
+        if key in self.documents:
+            self.session.execute("MATCH n: N WHERE n.k = $k SET n.a = $a SET n.g = $g", document)
+        else:
+            self.session.execute("SPAWN n: N { k = $k, a = $a, g = $g }", document)
+        self.documents[key] = document
+
+    def do(self, step: tuple[Any, ...]) -> None:
+        match step:
+            case ("put", key, a, g):
+                before, after = self.documents.get(key), {"k": key, "a": a, "g": g}
+                self.put(key, after)
+                self.change(key, before, after)
+            case ("drop", key) if key in self.documents:
+                self.session.execute("MATCH n: N WHERE n.k = $k KILL n", {"k": key})
+                self.change(key, self.documents.pop(key), None)
+            case ("wait", seconds):
+                self.clock.advance(seconds)
+                self.collect()
+
+    def change(self, key: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+        self.offset += 1
+        now = timestamp_to_ms(self.clock.now())
+        matched = [doc if self.matches(key, doc) else None for doc in (before, after)]
+        if before != after and (matched[0] is not None or matched[1] is not None):
+            self.windowed.take(WindowChange(self.offset, KEYS.index(key), now, now, "N", key, *matched))
+
+    def collect(self) -> None:
+        self.engine += [event.to_dict() for event in self.watch.poll()]
+        held = pickle.loads(pickle.dumps(self.windowed.held))
+        self.windowed = WindowedWatch(self.form, self.clock.now(), held)
+        self.pipeline += self.windowed.advance(self.clock.now())
+
+
+def shown(event: WindowEvent) -> tuple[Any, ...]:
+    rows = sorted(map(repr, event.matches or []))
+    inner = [(e["type"], e["match"], e.get("prev")) for e in event.events or []]
+    return event.type, event.start, event.end, event.match, event.prev, rows, inner
+
+
+def engine_shown(event: dict[str, Any]) -> tuple[Any, ...]:
+    rows = sorted(map(repr, event.get("matches") or []))
+    inner = [(e["type"], e["match"], e.get("prev")) for e in event.get("events") or []]
+    start, end = event["window_start"], event["window_end"]
+    return event["type"], start, end, event.get("match"), event.get("prev"), rows, inner
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+@settings(max_examples=20)
+@given(first=st.sets(st.sampled_from(KEYS)), steps=STEPS)
+@example(first={"x"}, steps=[("put", "x", 2, "h"), ("wait", 11), ("drop", "x"), ("wait", 11), ("wait", 11)])
+def test_the_engine_and_the_pipeline_tell_the_same(
+    statement: str, first: set[str], steps: list[tuple[Any, ...]]
+):
+    clock = ManualClock()
+    with vedette.open(":memory:", clock=clock, settings=vedette.Settings(manage_gc=False)) as db:
+        db.define("node N { k: String, a: Int?, g: String }")
+        hosts = BothHosts(db, clock, statement, {key: {"k": key, "a": 1, "g": "g"} for key in sorted(first)})
+        for step in [*steps, ("wait", 11)]:
+            hosts.do(step)
+    ours = sorted(repr(shown(event)) for event in hosts.pipeline)
+    theirs = sorted(repr(engine_shown(event)) for event in hosts.engine)
+    assert ours == theirs
+    positions = [event.position for event in hosts.pipeline]
+    assert positions == list(range(1, len(positions) + 1))
+    assert hosts.windowed.late == 0
+
+
+# --- what only sources with their own clocks bring about ------------------------------------------------------------
+
+
+def tumbling() -> tuple[WatchForm, WindowedWatch]:
+    form = read_watch("WATCH n: N [window: tumbling(10s), initial: none] RETURN n.a")
+    return form, WindowedWatch(form, moment(0))
+
+
+def moment(seconds: float) -> datetime:
+    return timestamp_from_ms(round(seconds * 1000))
+
+
+def change(offset: int, at: float, *, partition: int = 1, appended: float | None = None) -> WindowChange:
+    written = at if appended is None else appended
+    return WindowChange(
+        offset, partition, round(at * 1000), round(written * 1000), "N", f"k{offset}", None, {"a": offset}
+    )
+
+
+def told(events: list[WindowEvent]) -> list[tuple[float, list[int]]]:
+    return [
+        (timestamp_to_ms(event.end) / 1000, [inner["match"]["n.a"] for inner in event.events or []])
+        for event in events
+    ]
+
+
+def test_a_late_change_is_counted_and_belongs_to_the_next_window():
+    _, watch = tumbling()
+    watch.take(change(1, 5))
+    assert told(watch.advance(moment(10))) == [(10, [1])]
+    watch.take(change(2, 9, partition=2, appended=12))
+    assert watch.late == 1
+    assert told(watch.advance(moment(20))) == [(20, [2])]
+
+
+def test_a_change_of_a_later_window_waits_for_it():
+    _, watch = tumbling()
+    watch.take(change(1, 15))
+    watch.take(change(2, 5, partition=2))
+    assert told(watch.advance(moment(12))) == [(10, [2])]
+    assert told(watch.advance(moment(30))) == [(20, [1])]
+    assert watch.late == 0
+
+
+def test_a_clock_that_is_ahead_or_jumps_back_turns_nothing_round():
+    _, watch = tumbling()
+    watch.take(change(1, 1000, appended=3))  # an hour ahead: it was written down at 3
+    watch.take(change(2, 1, appended=4))  # back again: not before the one before it
+    assert told(watch.advance(moment(10))) == [(10, [1, 2])]
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.sampled_from([3, 7, 10]))
+def test_a_window_is_due_when_one_ends(before: int, more: int, interval: int):
+    form = read_watch(f"WATCH n: N [window: tumbling({interval}s)] RETURN n.a")
+    created, now = moment(5), before + more
+    ends = [5 + interval * count for count in range(1, 40)]
+    due = any(before < end <= now for end in ends)
+    assert windows_due(form, created, before * 1000, now * 1000) is due
+    assert timedelta(0) < form.options.window.interval
