@@ -1,6 +1,8 @@
-"""python -m benchmarks.pipeline [--quick]: events a second through normalize … route, on one core.
+"""python -m benchmarks.pipeline [--quick]: events a second through normalize … route, on two cores, and by CPU time.
 
-Peers match by looking at every subscription; the last rows are that way, with the CEL of `common-expression-language`.
+Two processes share one index, as Spark's workers do. `events/s` is what both did by the clock on the wall; `events/s a
+core` is by the CPU time they used, which a busy machine does not change much. Peers match by looking at every
+subscription; the last rows are that way, with the CEL of `common-expression-language`.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
@@ -34,6 +38,7 @@ __all__: list[str] = []
 
 MATCHING = (normalize, deduplicate, sequence, match, route)
 BATCH = 5_000
+CORES = 2
 
 
 def measure(shop: Shop, events: int, home: Path) -> dict[str, float]:
@@ -42,24 +47,38 @@ def measure(shop: Shop, events: int, home: Path) -> dict[str, float]:
     size = write_index(shop, home / "index")
     registry = SubscriptionRegistry(home)
     context = PipelineContext(journal="", registry=registry.address, index=home / "index")
-    batches, run = orders(shop, events, batch=BATCH), fuse(MATCHING)
-    run(batches[0], context)  # maps the index, compiles the shapes
-    times, matches = [], 0
-    for batch in batches:
-        begin = time.perf_counter()
-        found = run(batch, context)
-        times.append(time.perf_counter() - begin)
-        matches += sum(
-            len(numbers) for name in ("enter", "update", "leave") for numbers in found[name].to_pylist()
-        )
     registry.close()
+    batches = orders(shop, events, batch=BATCH)
+    _shares[:] = [batches[share::CORES] for share in range(CORES)]
+    with get_context("fork").Pool(CORES) as pool:
+        found = pool.starmap(_work, [(context, share) for share in range(CORES)], chunksize=1)
+    wall = max(sum(share[0]) for share in found)
+    times = [spent for share in found for spent in share[0]]
     return {
-        "events/s": events / sum(times),
+        "events/s": events / wall,
+        "events/s a core": events / sum(share[1] for share in found),
         "p99 of a batch, ms": 1000 * float(np.quantile(times, 0.99)),
-        "matches/event": matches / events,
+        "matches/event": sum(share[2] for share in found) / events,
         "bytes/subscription": size / shop.subscriptions,
         "Bloom, % wrong": 100 * false_positives(context, batches[0]),
     }
+
+
+_shares: list[Sequence[pa.RecordBatch]] = []
+"""What each process does; they are forked when it is there."""
+
+
+def _work(context: PipelineContext, share: int) -> tuple[list[float], float, int]:
+    """Seconds of each batch, of CPU in all, and how many matches there were."""
+    run, times, matches = fuse(MATCHING), [], 0
+    run(_shares[share][0], context)  # maps the index, compiles the shapes
+    used = time.process_time()
+    for batch in _shares[share]:
+        begin = time.perf_counter()
+        found = run(batch, context)
+        times.append(time.perf_counter() - begin)
+        matches += sum(len(found[name].flatten()) for name in ("enter", "update", "leave"))
+    return times, time.process_time() - used, matches
 
 
 def false_positives(context: PipelineContext, batch: object) -> float:
@@ -96,7 +115,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
     quick = parser.parse_args(words).quick
     sizes, events = ((1_000, 100_000), 20_000) if quick else ((1_000, 100_000, 1_000_000), 50_000)
-    table = Table(title="normalize … route on one core")
+    table = Table(title=f"normalize … route, {CORES} processes")
     table.add_column("subscriptions")
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -110,12 +129,12 @@ def main(words: Sequence[str] | None = None) -> None:
         )
     console = Console()
     console.print(table)
-    growth = rows[sizes[-1]]["events/s"] / rows[sizes[0]]["events/s"]
+    growth = rows[sizes[-1]]["events/s a core"] / rows[sizes[0]]["events/s a core"]
     console.print(f"events/s at {sizes[-1]:,} against {sizes[0]:,}: {growth:.2f}")
     scanned = linear_scan(Shop(10_000 if quick else 100_000), 3)
     console.print(
         f"a linear scan of {10_000 if quick else 100_000:,} with common-expression-language: {scanned:,.2f} events/s; "
-        f"Vedette at 100,000: {rows[100_000]['events/s'] / scanned:,.0f} times as many"
+        f"Vedette at 100,000: {rows[100_000]['events/s a core'] / scanned:,.0f} times as many on one core"
     )
 
 

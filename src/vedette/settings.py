@@ -13,9 +13,11 @@ from typing import Any
 
 from vedette.errors import SettingsError
 
-__all__ = ["SETTINGS_FILE", "Settings", "checked", "load_settings"]
+__all__ = ["SETTINGS_FILE", "TABLES", "Settings", "checked", "load_settings", "load_tables"]
 
 SETTINGS_FILE = "vedette.toml"
+TABLES = ("backoff", "coordinator", "degradation")
+"""Of the settings file, beside the settings: records of the handshake."""
 _PREFIX = "VEDETTE_"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -157,7 +159,14 @@ def load_settings(
     """The effective settings; an unknown name or an impossible value is refused with what is allowed."""
     values: dict[str, Any] = {}
     if directory is not None and (directory / SETTINGS_FILE).is_file():
-        values.update(_read_file(directory / SETTINGS_FILE))
+        found = _read_file(directory / SETTINGS_FILE)
+        values.update(
+            {
+                name: value
+                for name, value in found.items()
+                if name not in TABLES or not isinstance(value, dict)
+            }
+        )
     known = {f.name: f for f in fields(Settings)}
     for name, text in (environment or {}).items():
         key = name.removeprefix(_PREFIX).lower()
@@ -165,6 +174,13 @@ def load_settings(
             values[key] = _from_text(known[key], text)
     values.update({name: value for name, value in options.items() if value is not None})
     return checked(values)
+
+
+def load_tables(directory: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The tables of the settings file: numbers of the handshake (`vedette.handshake.tables.tuning`), unchecked."""
+    path = directory / SETTINGS_FILE
+    found = _read_file(path) if path.is_file() else {}
+    return {name: found[name] for name in TABLES if isinstance(found.get(name), dict)}
 
 
 def checked(values: Mapping[str, Any]) -> Settings:

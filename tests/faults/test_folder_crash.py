@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
@@ -17,6 +20,7 @@ from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.ingest.queue_table import QueueTable
 
+SOAK = bool(os.environ.get("VEDETTE_SOAK"))
 DAEMON = [sys.executable, "-m", "vedette.cli.wqm"]
 SPARK_DAEMON = [sys.executable, str(Path(__file__).with_name("spark_daemon.py"))]
 ENVIRONMENT = {**os.environ, "VEDETTE_EMBEDDER": "hashing", "VEDETTE_FILES_ON_SPARK": "never"}
@@ -104,7 +108,7 @@ def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_pa
     (root, data), chance = places, random.Random(seed)
     for number in range(400):  # more than the daemon does by itself at once
         (root / f"{number}.txt").write_text(f"text {number}\n" * chance.randrange(1, 200))
-    for _ in range(2):
+    for _ in range(2 if SOAK else 1):
         storm(root, chance, 100)
         with started(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
             for _ in range(chance.randrange(1, 3)):
@@ -117,3 +121,35 @@ def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_pa
                 path.write_text(f"changed {chance.random()}\n" * chance.randrange(1, 200))
     calmed(root, data)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
+
+
+def test_the_disk_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path) -> None:
+    """Nothing can be written, then it can again: the daemon goes on by itself, and nothing is missing."""
+    root, data = places
+    (root / "before.md").write_text("# before\nwords\n")
+    with started(DAEMON, data) as process:
+        said(process, "Watching the folders")
+        wait_for(data, lambda found: "before.md" in found)
+        limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, limits[1]))
+        for number in range(30):
+            (root / f"{number}.md").write_text(f"# {number}\n" + "many words\n" * 500)
+        Event().wait(3.0)  # it tries, and cannot
+        assert process.poll() is None
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        wait_for(data, lambda found: len(found) == 31)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    with HandshakeTables(data / "handshake.db") as tables:
+        assert tables.watch("w").health.total_errors == 0, "no watch is punished for it"
+    assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
+
+
+def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
+    """Until the files that can be found are these; the test's own time limit ends it."""
+    command = [*DAEMON, "search", "words", "-c", "docs", "-n", "10000", "-f", "json", "--data", str(data)]
+    while True:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+        if done.returncode == 0 and condition({Path(hit["path"]).name for hit in json.loads(done.stdout)}):
+            return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
@@ -102,3 +104,29 @@ def test_the_client_resumes_after_a_break(browser: Browser, server: Serving):
     found = browser.run(f"{server.web}/health", script)
     thread.join()
     assert found == [True, ["initial", *range(40)]]
+
+
+def test_a_page_of_ones_own_on_another_port(browser: Browser, server: Serving, tmp_path: Path):
+    """As docs/tutorial/clients.md has it: a module, events and statements from a page that we do not serve."""
+    (tmp_path / "page.html").write_text("<title>mine</title>")
+    serving = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    serving.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with ThreadingHTTPServer(("127.0.0.1", 0), serving) as pages:
+        Thread(target=pages.serve_forever, daemon=True).start()
+        script = f"""
+            const {{ connect }} = await import("{server.web}/static/vedette.js");
+            const db = await connect("{server.url}");
+            const made = await db.execute("SPAWN t: Task {{ n = 3 }}");
+            const answer = await fetch("{server.web}/v1/databases/default/execute", {{
+                method: "POST", headers: {{ "Content-Type": "application/json" }},
+                body: JSON.stringify({{ statement: "MATCH t: Task RETURN t.n" }}),
+            }});
+            const first = await new Promise((resolve) => {{
+                const stream = new EventSource("{server.web}/realtime/sse?database=default&collection=Task");
+                stream.onmessage = ({{ data }}) => {{ stream.close(); resolve(JSON.parse(data).type); }};
+            }});
+            return [made.created, (await answer.json()).rows, first];
+        """
+        found = browser.run(f"http://127.0.0.1:{pages.server_port}/page.html", script)
+        pages.shutdown()
+    assert found == [1, [[3]], "subscribe_ack"]

@@ -18,7 +18,7 @@ from vedette.change import Event
 from vedette.client.blocking import connect_sync
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
-from vedette.errors import AnalysisError, ConstraintViolation, GatewayError
+from vedette.errors import AnalysisError, ConstraintViolation, GatewayError, TransactionError
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.window import WindowBounds
 
@@ -246,5 +246,5 @@ def test_the_client_without_asyncio(server: Serving):
             c.execute("SPAWN x: Named { }")
         watch.cancel()
         assert watch.next(timeout=1) is None
-    with pytest.raises(GatewayError):
+    with pytest.raises(TransactionError, match="E5007"):  # as inside a program
         c.execute("MATCH t: Task RETURN t")

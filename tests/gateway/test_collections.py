@@ -6,34 +6,42 @@ Spark itself is left out here (`vedette.testing.pipeline`); tests/spark has it i
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.gateway.breaking import BreakingLine
 from tests.gateway.serving import Serving
+from tests.gateway.signing import KEYS, token
 from vedette.change import Event
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
-from vedette.errors import SourceError, SubscriptionError
+from vedette.console.metrics import metrics_text, service_figures
+from vedette.errors import PolicyError, SourceError, SubscriptionError
 from vedette.gateway import collection_registrar
+from vedette.pipeline import ingest_link
+from vedette.pipeline.ingest_frames import WindowTold
 from vedette.sources.images import encode_image
 from vedette.sources.journal import open_journal
 from vedette.sources.records import Source, SourceEvent
+from vedette.subscriptions.registry import SubscriptionRegistry
 from vedette.testing.pipeline import LocalPipeline
 
 
 class Shop:
     """A server with one source, whose documents the test writes."""
 
-    def __init__(self, directory: Path, server: Serving) -> None:
+    def __init__(self, directory: Path, server: Serving, store: str | None = None) -> None:
         self.server = server
-        self.journal = open_journal(directory)
+        self.journal = open_journal(store or directory)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3))
-        self.pipeline = LocalPipeline(directory, secret=server.service.secret.hex())
+        self.pipeline = LocalPipeline(directory, secret=server.service.secret.hex(), store=store)
         self._written = 0
 
     def write(self, *documents: tuple[str, dict[str, Any] | None], collection: str = "shop::orders") -> None:
@@ -106,6 +114,9 @@ async def from_the_source_to_the_client(shop: Shop) -> None:
         assert by_key["a"][1].prev == {"o.id": "a", "o.total": 101}
         assert told(by_key["b"]) == [("removed", {"o.id": "b", "o.total": 120})]
         assert [event.position for event in (initial, *events)] == [1, 2, 3, 4, 5]
+        figures = metrics_text(service_figures(shop.server.service)).decode()
+        assert "vedette_collection_streams 1.0" in figures
+        assert "vedette_collection_events_total 4.0" in figures
         await watch.cancel()
         shop.write(("c", {"total": 1000}))
         await shop.settle()
@@ -251,7 +262,7 @@ async def refusals(shop: Shop) -> None:
         for text in (
             "WATCH o: shop::orders, p: shop::people RETURN o",
             "WATCH o: shop::orders [mode: consume] RETURN o",
-            "WATCH o: shop::orders [window: tumbling(10s)] RETURN o",
+            "WATCH o: shop::orders | shop::returns [window: tumbling(10s)] RETURN o",
             "WATCH o: shop::orders RETURN COUNT(*)",
         ):
             with pytest.raises(SubscriptionError, match="E6204"):
@@ -347,3 +358,95 @@ async def removed(shop: Shop) -> None:
 def test_who_follows_a_source_that_is_removed_is_told(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(collection_registrar, "LEASE_SECONDS", 0.3)
     run(removed, shop)
+
+
+async def windows(shop: Shop) -> None:
+    """What the pipeline's windows say passes through; repeats are dropped, and equal watches are not one."""
+    text = "WATCH o: shop::orders [window: tumbling(10s)] RETURN COUNT(*) AS n"
+    async with connect(shop.server.url) as c:
+        watches = [await c.watch(text).ready() for _ in range(2)]
+        assert shop.pipeline.registry.count() == 2
+        end = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
+        about: dict[str, Any] = {"window_start": end - timedelta(seconds=10), "window_end": end}
+        rows: list[dict[str, Any]] = [
+            {"type": "initial", "matches": [{"n": 1}]},
+            {"type": "changed", "match": {"n": 2}, "prev": {"n": 1}},
+        ]
+        told = [
+            WindowTold(subscription=number, position=position, payload=encode_image(row | about))
+            for number in (1, 2)
+            for position, row in enumerate(rows, 1)
+        ]
+        (gateway,) = shop.pipeline.registry.gateways()
+        link = ingest_link.connect(gateway.address, shop.server.service.secret.hex(), "test")
+        for _ in range(2):
+            link.deliver_windows(told)
+            await asyncio.to_thread(link.settle)
+        link.close()
+        for watch in watches:
+            first, second = await take(watch, 2)
+            assert (first.type, first.matches, first.window_end) == ("initial", ({"n": 1},), end)
+            assert (second.type, second.match, second.prev) == ("changed", {"n": 2}, {"n": 1})
+            assert watch.poll() == []
+
+
+def test_windows(shop: Shop):
+    run(windows, shop)
+
+
+def test_a_store_that_is_shared_and_executors_elsewhere(tmp_path: Path, postgres_url: str):
+    """Journal and registry in PostgreSQL, deliveries over TCP: as with a Spark cluster."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("CREATE DATABASE shared_store")
+    store = postgres_url.replace("/postgres?", "/shared_store?")
+    settings = {"pipeline_store": store, "ingest_address": "127.0.0.1:0"}
+    with Serving(tmp_path / "data", **settings) as server:
+        shop = Shop(tmp_path / "data", server, store)
+        run(from_the_source_to_the_client, shop)
+        (gateway,) = shop.pipeline.registry.gateways()
+        assert gateway.address.startswith("127.0.0.1:")
+        shop.close()
+    registry = SubscriptionRegistry(store)
+    assert registry.gateways() == [], "it left in good order"
+    registry.close()
+
+
+async def who_asks(shop: Shop, ada: str, grace: str) -> None:
+    """`request.auth` is what it was when somebody subscribed; where policies decide, actors see nothing external."""
+    shop.write(("a", {"owner": ada}), ("b", {"owner": grace}))
+    mine = "doc.owner == request.auth.userId"
+    async with (
+        connect(
+            shop.server.url, database="default", token=token(tenant="default", admin=False, sub=ada)
+        ) as one,
+        connect(
+            shop.server.url, database="default", token=token(tenant="default", admin=False, sub=grace)
+        ) as two,
+    ):
+        watches = [await c.documents("shop::orders", filter=mine).ready() for c in (one, two)]
+        assert shop.pipeline.registry.count() == 2
+        shop.write(("c", {"owner": ada}), ("d", {"owner": grace}), ("e", {"owner": "nobody"}))
+        await shop.settle()
+        for watch, keys in zip(watches, ("ac", "bd"), strict=True):
+            initial, entered = await take(watch, 2)
+            assert initial.matches is not None
+            assert entered.match is not None
+            assert [row["id"] for row in (*initial.matches, entered.match)] == list(keys)
+            assert watch.poll() == []
+        shop.server.home.default.define("ontology Rules { policy all: ON MATCH(p: Person) ALLOW IF true }")
+        with pytest.raises(PolicyError, match="E7001"):
+            await one.watch(WATCH).ready()
+
+
+def test_who_asks_is_part_of_what_is_asked(tmp_path: Path):
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
+    with Serving(tmp_path / "data", auth_keys=str(tmp_path / "keys.json")) as server:
+        server.home.default.define("node Person { name: String }")
+        with server.home.default.session() as session:
+            people = [
+                session.execute("SPAWN p: Person { name = $name } RETURNING id", name=name).rows[0][0]
+                for name in ("Ada", "Grace")
+            ]
+        shop = Shop(tmp_path / "data", server)
+        run(who_asks, shop, *people)
+        shop.close()

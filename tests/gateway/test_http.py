@@ -102,6 +102,22 @@ def test_other_origins_and_names_are_turned_away(server: Serving):
     assert get(server, "/health", Origin=f"http://127.0.0.1:{server.http_port}")[0] == 200
 
 
+def test_pages_that_may_ask_are_told_so_and_no_others(server: Serving):
+    """A browser asks first, and lets a page read the answer only when it is told."""
+    own, other = f"http://127.0.0.1:{server.http_port + 1}", "https://elsewhere.example"
+    for method in ("GET", "OPTIONS"):
+        for origin, told in ((own, own), (other, None), ("null", None), ("", None)):
+            connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+            headers = {"Origin": origin, "Access-Control-Request-Method": "POST"} if origin else {}
+            connection.request(method, "/health", headers=headers)
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            assert answer.getheader("Access-Control-Allow-Origin") == told, (method, origin)
+            assert answer.getheader("Access-Control-Allow-Credentials") is None
+    assert b"/realtime/v1" in get(server, "/")[1]
+
+
 def test_events_and_resuming_with_last_event_id(server: Serving):
     path = "/realtime/sse?database=default&collection=Task"
     events = Events(server, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -397,3 +397,63 @@ def test_a_lost_gateway_is_no_loss():
     assert ack["status"] == "ok"
     assert [e["payload"]["match"]["t.n"] for e in events(again)] == [1, 2]
     wire.close()
+
+
+# --- claims -------------------------------------------------------------------------------------------------------
+
+
+class Badges:
+    """Tokens are roles with commas between; everybody is the same person."""
+
+    def __init__(self) -> None:
+        self.actor = ""
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        claims = {"roles": token.split(",")} if token else {}
+        return Grant(tenant=database or "", actor=self.actor, system=not self.actor, claims=claims)
+
+
+@pytest.fixture
+def badged() -> Iterator[Wire]:
+    badges = Badges()
+    wire = Wire(authority=badges)
+    admin = wire.client()
+    admin.define("node User { name: String } node Task { n: Int = 0 }")
+    badges.actor = admin.execute('SPAWN u: User { name = "Ann" } RETURNING id')["rows"][0][0]
+    yield wire
+    wire.close()
+
+
+CLEARED = "'clerk' in request.auth.roles && doc.n > 0"
+
+
+def test_a_token_with_other_claims_binds_filters_anew(badged: Wire):
+    """spec/pipeline.md §3, ruling 16. What does not ask about the token goes on."""
+    client = badged.client(token="clerk")
+    client.send("subscribe", {"collection": "Task", "filter": CLEARED}, id="cleared")
+    client.send("subscribe", {"collection": "Task", "filter": "doc.n > 0"}, id="plain")
+    client.all()
+    client.send("auth", {"token": "clerk", "database": "default"}, id="again")
+    assert [m["type"] for m in client.all()] == ["auth_ack"], "the same claims change nothing"
+    client.send("auth", {"token": "visitor", "database": "default"}, id="less")
+    acknowledged, status = client.all()
+    assert acknowledged["type"] == "auth_ack"
+    assert (status["payload"]["subIds"], status["payload"]["reason"]) == (["cleared"], "auth")
+    client.execute("SPAWN t: Task { n = 1 }")
+    assert [m["payload"]["subId"] for m in client.all() if m["type"] == "event"] == ["plain"]
+    client.send("subscribe", {"collection": "Task", "filter": CLEARED}, id="cleared")
+    client.execute("SPAWN t: Task { n = 2 }")
+    assert [m["payload"]["subId"] for m in client.all() if m["type"] == "event"] == ["plain"]
+
+
+def test_a_filter_is_not_resumed_with_other_claims(badged: Wire):
+    client = badged.client(token="clerk")
+    client.send("subscribe", {"collection": "Task", "filter": CLEARED}, id="s")
+    token = client.take()["payload"]["resumeToken"]
+    client.cut()
+    for badge, status in (("visitor", "resync-required"), ("clerk", "ok")):
+        back = badged.client(token=badge)
+        back.send("resume", {"token": token}, id="s")
+        answer = back.take()
+        assert (answer["status"], answer.get("reason")) == (status, "auth" if status != "ok" else None)
+        back.cut()

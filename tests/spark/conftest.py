@@ -81,7 +81,7 @@ class Shop:
             self.compactor.publish()
         return number
 
-    def write(self, *documents: tuple[str, dict[str, Any] | None]) -> int:
+    def write(self, *documents: tuple[str, dict[str, Any] | None], time_ms: int | None = None) -> int:
         events = []
         for key, document in documents:
             self.written += 1
@@ -93,7 +93,7 @@ class Shop:
                     key=key,
                     after=image,
                     created=True,
-                    time_ms=self.written,
+                    time_ms=self.written if time_ms is None else time_ms,
                 )
             )
         return self.journal.append("shop", events, None).offset

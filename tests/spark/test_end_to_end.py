@@ -149,7 +149,9 @@ def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str
             assert clock.monotonic() < until, (tmp_path / "serve.out").read_text()
             pause.wait(0.2)
         expected = writer.end()
-        while picture.rows != expected:  # partitions may overtake each other, so the last change is not told last
+        while (
+            picture.rows != expected
+        ):  # partitions may overtake each other, so the last change is not told last
             follow(1)
     subprocess.run([PROGRAM, "source", "remove", "shop"], cwd=tmp_path, check=True, timeout=60)
 

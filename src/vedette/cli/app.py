@@ -24,6 +24,6 @@ app = new_program(
     epilog="Start with `vedette serve --demo`, or `vedette shell` and `.help`. Each command has its own --help.",
 )
 for command in (serve, gateway, pipeline, capture, replay, shadow, shell, run, watch, define, parse, doctor):
-    app.command()(command)
+    app.command(context_settings={"allow_extra_args": command is watch})(command)  # it says what is too much
 app.add_typer(source_app, name="source")
 app.add_typer(config_app, name="config")

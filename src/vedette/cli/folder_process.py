@@ -35,6 +35,7 @@ def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
     """The daemon with all that it needs, ready to run; others can ask it for what it holds."""
     from vedette.engine.home import open_vedette
     from vedette.handshake.tables.handshake_tables import FILE_NAME
+    from vedette.handshake.tables.tuning import Tuning
     from vedette.ingest.daemon import FolderDaemon
     from vedette.ingest.daemon_link import LinkServer, VectorDesk
     from vedette.ingest.embedding import embedder_named
@@ -57,7 +58,14 @@ def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
         ingestion = Ingestion(embedder, store, clock, max_file_bytes=settings.max_file_bytes)
         bulk = _bulk(settings, embedder, store, ingestion, clock, stack)
         daemon = FolderDaemon(
-            tables, seen, queue, ingestion, clock, worker_id=f"daemon-{os.getpid()}", bulk=bulk
+            tables,
+            seen,
+            queue,
+            ingestion,
+            clock,
+            worker_id=f"daemon-{os.getpid()}",
+            bulk=bulk,
+            tuning=Tuning.at(directory),
         )
         desk = VectorDesk(store, embedder, daemon.forget)
         stack.enter_context(LinkServer(daemon_socket(directory), desk))

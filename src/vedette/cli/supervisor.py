@@ -132,10 +132,10 @@ class Supervisor:
         return None
 
     def _roll(self, stop: StopSignal) -> None:
-        """One after the other, all but the engine: end it, start it, wait until it is ready."""
+        """One worker after the other: end it, start it, wait until it is ready. What is not vital is none."""
         for child in self._children[1:]:
-            if child.process is None or child.due_at is not None:
-                continue  # not wanted, or about to be started anyway
+            if child.process is None or child.due_at is not None or not child.vital:
+                continue
             self._end(child)
             self._start(child)
             assert child.process is not None

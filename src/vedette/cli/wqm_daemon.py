@@ -8,12 +8,20 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption
-from vedette.cli.wqm_place import directory_at
+from vedette.cli.supervisor import Restarts
+from vedette.cli.wqm_place import clock_of, directory_at
+from vedette.errors import IngestError, StoreError
+
+if TYPE_CHECKING:
+    from vedette.cli.stopping import StopSignal
+    from vedette.ingest.daemon import FolderDaemon
+
+log = logging.getLogger(__name__)
 
 __all__ = ["daemon"]
 
@@ -39,19 +47,45 @@ def daemon(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("vedette").setLevel(logging.WARNING if supervised else logging.INFO)
     directory = directory_at(data)
-    with StopSignal() as stop, open_daemon(directory, data) as made:
-        if supervised:
-            _stop_with_the_supervisor()
-        else:
-            print(f"Watching the folders of {directory}. Ctrl-C ends it.", flush=True)
-        with ThreadPoolExecutor(1, thread_name_prefix="folder-daemon") as pool:
-            running = pool.submit(made.run)
-            while not running.done() and not stop.wait(_LOOK_SECONDS):
-                pass
-            made.stop()
-            running.result()
+    if supervised:
+        _stop_with_the_supervisor()
+    restarts = Restarts(first_seconds=1.0, cap_seconds=30.0)
+    with StopSignal() as stop:
+        over = has_begun = False
+        while not over:
+            began = clock_of().monotonic()
+            try:
+                with open_daemon(directory, data) as made:
+                    if not supervised and not has_begun:
+                        print(f"Watching the folders of {directory}. Ctrl-C ends it.", flush=True)
+                    has_begun = True
+                    _run(made, stop)
+                break
+            except (StoreError, IngestError) as error:
+                # Its disk is full, say: what it has open is of no use, and it cannot be opened anew until that ends.
+                if not has_begun:
+                    raise
+                failure = error
+            wait = restarts.wait(clock_of().monotonic() - began)
+            log.error(
+                "The daemon cannot go on and starts over in %.0f s: %s",
+                wait,
+                failure,
+                extra={"action": "daemon.restart"},
+            )
+            over = stop.wait(wait)
     if not supervised:
         print("Stopped. What was not done yet is in the queue.")
+
+
+def _run(made: FolderDaemon, stop: StopSignal) -> None:
+    """Until it is told to stop."""
+    with ThreadPoolExecutor(1, thread_name_prefix="folder-daemon") as pool:
+        running = pool.submit(made.run)
+        while not running.done() and not stop.wait(_LOOK_SECONDS):
+            pass
+        made.stop()
+        running.result()
 
 
 def _stop_with_the_supervisor() -> None:

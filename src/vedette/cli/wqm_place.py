@@ -82,10 +82,10 @@ def clock_of() -> Clock:
 @contextmanager
 def open_tables(data: str) -> Iterator[HandshakeTables]:
     """The handshake's tables; a daemon that runs sees what is written at once."""
-    from vedette.handshake.tables import HandshakeTables
-    from vedette.handshake.tables.handshake_tables import FILE_NAME
+    from vedette.handshake.tables.tuning import Tuning
 
-    with HandshakeTables(directory_at(data) / FILE_NAME, clock=clock_of()) as tables:
+    directory = directory_at(data)
+    with Tuning.at(directory).open(directory, clock_of()) as tables:
         yield tables
 
 

@@ -424,7 +424,7 @@ class RemoteSession:
             watch = self._watches.get(sub)
             if watch is None:
                 continue
-            if payload["status"] == "resync-required" and payload.get("reason") != "auth":
+            if payload["status"] == "resync-required":
                 # Perhaps it can be resumed in a moment; else it begins anew.
                 asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
             elif payload["status"] == "notice":

@@ -18,23 +18,26 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from vedette.console.bridge import Bridge, bridge_to
 from vedette.console.metrics import Figures, metrics_text
+from vedette.console.origins import KnownOrigins
+from vedette.console.timely import TimelyRequests
 from vedette.gateway.auth import OpenDoor
-from vedette.gateway.server import is_loopback, origin_allowed
+from vedette.gateway.server import is_loopback
 from vedette.gateway.switchboard import Switchboard
 
 __all__ = ["HttpServer", "make_app"]
 
 STATIC = Path(__file__).parent / "static"
 SSE_HEARTBEAT_SECONDS = 15.0
+BODY_SECONDS = 30.0
 _STATUS: Mapping[str, int] = {
     "unauthorized": 401,
     "invalid_auth": 400,
     "forbidden": 403,
     "busy": 503,
+    "too_slow": 408,
     "too_many_connections": 503,
     "internal": 500,
     "E7003": 401,
@@ -45,25 +48,17 @@ _STATUS: Mapping[str, int] = {
 }
 
 
+_PLACES = """Vedette. What is here:
+
+  /health, /ready, /metrics                     is it well
+  POST /v1/databases/{database}/execute         {"statement": "MATCH t: Task RETURN t", "params": {}}
+  POST /v1/databases/{database}/define          {"ontology": "node Task { title: String }"}
+  /realtime/v1/databases/{database}/sse         ?collection=Task or ?watch=WATCH…: server-sent events
+  /static/vedette.js                            the browser's client
+
+The WebSocket is on the other port, at /realtime/ws.
+"""
 _FULL = {"code": "too_many_connections", "message": "as many connections as there may be", "retryable": True}
-
-
-class _SameOrigin:
-    """Pages of other origins, and names that were made to point here, are turned away."""
-
-    def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], guarded: bool) -> None:
-        self._app, self._allowed, self._guarded = app, allowed, guarded
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            host = headers.get(b"host", b"").decode("latin-1")
-            origin = headers.get(b"origin", b"").decode("latin-1")
-            named = self._guarded or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
-            if not named or not origin_allowed(origin, host, self._allowed, guarded=self._guarded):
-                await PlainTextResponse("Pages of this origin may not ask\n", 403)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 def make_app(
@@ -74,6 +69,10 @@ def make_app(
     allowed_origins: tuple[str, ...] = (),
 ) -> Starlette:
     """`ready` says what is missing, or nothing."""
+    guarded = not isinstance(board.authority, OpenDoor)
+
+    async def places(_: Request) -> Response:
+        return PlainTextResponse(_PLACES)
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -83,8 +82,10 @@ def make_app(
         status = {"status": "ready"} if missing is None else {"status": "not ready", "reason": missing}
         return JSONResponse(status, 200 if missing is None else 503)
 
-    async def metrics(_: Request) -> Response:
-        return Response(metrics_text(figures), media_type="text/plain; version=0.0.4; charset=utf-8")
+    async def metrics(request: Request) -> Response:
+        near = request.client is not None and is_loopback(request.client.host)
+        text = metrics_text(figures, names=near or not guarded)  # who is served is nobody else's business
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def statement(type: str) -> Callable[[Request], Any]:
         async def respond(request: Request) -> Response:
@@ -96,6 +97,7 @@ def make_app(
         return await _events(board, request)
 
     routes = [
+        Route("/", places),
         Route("/health", health),
         Route("/ready", readiness),
         Route("/metrics", metrics),
@@ -105,8 +107,7 @@ def make_app(
         Route("/realtime/v1/databases/{database}/sse", events),
         Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
     ]
-    guarded = not isinstance(board.authority, OpenDoor)
-    guard = Middleware(_SameOrigin, allowed=allowed_origins, guarded=guarded)
+    guard = Middleware(KnownOrigins, allowed=allowed_origins, guarded=guarded)
     return Starlette(routes=routes, middleware=[guard])
 
 
@@ -118,7 +119,10 @@ async def _statement(board: Switchboard, request: Request, type: str) -> Respons
     if board.full:
         return _refused(_FULL)
     try:
-        payload = await _body(request, board.limits.max_frame_bytes)
+        async with asyncio.timeout(BODY_SECONDS):
+            payload = await _body(request, board.limits.max_frame_bytes)
+    except TimeoutError:
+        return _refused({"code": "too_slow", "message": f"a request's body is due in {BODY_SECONDS:g} s"})
     except ValueError as error:
         return _refused({"code": "invalid_payload", "message": str(error)})
     async with bridge_to(board, orderly=True) as bridge:
@@ -284,6 +288,7 @@ class HttpServer:
     async def start(self, host: str, port: int) -> int:
         config = uvicorn.Config(
             self._app,
+            http=TimelyRequests,
             log_level="warning",
             access_log=False,
             lifespan="off",

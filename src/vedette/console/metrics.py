@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from vedette.gateway.collection_desk import CollectionDesk
 from vedette.gateway.service import GatewayService
 
 __all__ = ["Figures", "metrics_text", "service_figures"]
@@ -22,11 +23,27 @@ class _Figures:
         return self._figures()
 
 
-def metrics_text(figures: Figures) -> bytes:
-    """The figures in Prometheus' text format."""
+def metrics_text(figures: Figures, *, names: bool = True) -> bytes:
+    """The figures in Prometheus' text format; without `names` nothing says which databases there are."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(figures))
+    registry.register(_Figures(figures if names else lambda: _nameless(figures())))
     return generate_latest(registry)
+
+
+def _nameless(figures: Iterator[Metric]) -> Iterator[Metric]:
+    return (metric for metric in figures if not any("database" in s.labels for s in metric.samples))
+
+
+def _collection_figures(desk: CollectionDesk) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "vedette_collection_streams", "Subscriptions at the pipeline's registry", value=desk.streams
+    )
+    yield CounterMetricFamily(
+        "vedette_collection_events", "Events of external collections", value=desk.events
+    )
+    yield CounterMetricFamily(
+        "vedette_collection_resyncs", "Streams over collections that had to begin anew", value=desk.resyncs
+    )
 
 
 def service_figures(service: GatewayService) -> Figures:
@@ -49,6 +66,8 @@ def service_figures(service: GatewayService) -> Figures:
         )
         yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
         yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
+        if broker.collections is not None:
+            yield from _collection_figures(broker.collections)
         resumes = CounterMetricFamily("vedette_resumes", "Resumes by how they ended", labels=["outcome"])
         for outcome, count in dict(broker.subscribing.resumes).items():
             resumes.add_metric([outcome], count)

@@ -289,7 +289,7 @@ class Consuming:
             if member.watch.has_details and member.watch.details.wake is not None
         ]
         if waking:
-            self._database.gate.notify(sequence, lambda _: [wake() for wake in waking])
+            self._database.gate.notify(sequence, lambda _: [wake() for wake in waking], hurry=False)
 
     def _wake_watch(self, watch: Watch) -> None:
         if watch.details.wake is not None:

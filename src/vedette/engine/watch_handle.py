@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from threading import Condition
+from queue import Empty, SimpleQueue
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
@@ -48,13 +50,15 @@ def event_of(entry: Entry) -> Event:
 class WatchHandle:
     """A watch in the hands of its owner. May be used from any thread."""
 
-    __slots__ = ("_changed", "_news", "_session", "_watch")
+    __slots__ = ("_bell", "_readers", "_session", "_watch")
 
     def __init__(self, session: Session, watch: Watch) -> None:
         self._session = session
         self._watch = watch
-        self._news: Condition | None = None
-        self._changed = 0
+        self._bell: SimpleQueue[None] | None = None
+        """Holds a token while there may be something; it wakes one reader, who leaves one for the others."""
+        self._readers: set[int] = set()
+        """Threads in `next`."""
 
     @property
     def _watching(self) -> Watching:
@@ -101,42 +105,44 @@ class WatchHandle:
     def next_entry(self, timeout: float | None = None) -> Entry | None:
         """The same, as the engine has it."""
         end = None if timeout is None else _real_time.monotonic() + timeout
-        news = self._listen()
-        while True:
-            with news:
-                seen = self._changed
-            ready = self._watching.take(self._session, self._watch, 1)
-            if ready:
-                return ready[0]
-            if self.status == "cancelled":
-                return None
-            left = None if end is None else end - _real_time.monotonic()
-            if left is not None and left <= 0:
-                return None
-            with news:
-                if self._changed == seen:
-                    news.wait(left)
+        bell, reader = self._listen(), get_ident()
+        self._readers.add(reader)
+        try:
+            while True:
+                ready = self._watching.take(self._session, self._watch, 1)
+                if ready:
+                    return ready[0]
+                if self.status == "cancelled":
+                    return None
+                left = None if end is None else end - _real_time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                with suppress(Empty):
+                    bell.get(timeout=left)
+        finally:
+            self._readers.discard(reader)
+            if self._readers:
+                self._wake()
 
     def __iter__(self) -> Iterator[Event]:
         while (event := self.next()) is not None:
             yield event
 
-    def _listen(self) -> Condition:
+    def _listen(self) -> SimpleQueue[None]:
         """Have the watch call when there is something; most handles are only ever polled."""
-        if self._news is None:
-            self._news = Condition()
+        if self._bell is None:
+            self._bell = SimpleQueue()
             self._watch.details.wake = self._wake
             gate = (
                 self._session.database.gate
             )  # what was worked out before we listened may still wait for the disk
             gate.notify(gate.submitted_tick, lambda _: self._wake())
-        return self._news
+        return self._bell
 
     def _wake(self) -> None:
-        assert self._news is not None
-        with self._news:
-            self._changed += 1
-            self._news.notify_all()
+        assert self._bell is not None
+        if self._bell.empty():
+            self._bell.put(None)
 
     @property
     def idle(self) -> bool:

@@ -273,7 +273,7 @@ class Watching:
             if details is not None and details.wake is not None:
                 waking.append(details.wake)
         if waking:
-            self.database.gate.notify(told.sequence, lambda _: [wake() for wake in waking])
+            self.database.gate.notify(told.sequence, lambda _: [wake() for wake in waking], hurry=False)
 
     def _fall_behind(self, watch: Watch, sequence: int) -> None:
         """Memory is full: from here on the journal remembers for it, until its owner has taken some."""

@@ -23,6 +23,7 @@ from vedette.engine.turn import Turn
 from vedette.errors import PolicyError, SourceError, StoreError, VedetteError, WatchError
 from vedette.gateway import link
 from vedette.gateway.answers import managed, result_payload, settling_statement
+from vedette.gateway.audit import audit
 from vedette.gateway.broker_client import Client
 from vedette.gateway.collection_desk import CollectionDesk
 from vedette.gateway.collection_streams import CollectionStream
@@ -31,7 +32,7 @@ from vedette.gateway.frames import FrameError, engine_error, message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.ports import Port
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
-from vedette.gateway.subscribing import Subscribing
+from vedette.gateway.subscribing import Subscribing, claims_hash
 from vedette.gateway.tokens import TokenSeal
 from vedette.values import duration_from_ms
 
@@ -190,8 +191,7 @@ class Broker:
         if isinstance(record, link.Shut):
             self._shut(client, orderly=record.orderly, returns=record.returns)
         elif client.busy:
-            client.queue = client.queue if client.queue is not None else deque()
-            client.queue.append(record)
+            client.postpone(record)
         else:
             self._carry_out(client, record)
 
@@ -213,7 +213,7 @@ class Broker:
                 "A request failed", extra={"action": "broker.request_failed", "reference": reference}
             )
             payload = {"code": "internal", "message": f"internal error; the log has it under {reference}"}
-            if not isinstance(record, link.Trim | link.Replay):
+            if not isinstance(record, link.Trim | link.Replay | link.Renew):
                 self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
 
     def _open(self, port: Port, record: link.Open) -> None:
@@ -326,6 +326,8 @@ class Broker:
             known = isinstance(error, VedetteError)
             payload = engine_error(error) if known else {"code": "internal", "message": "internal error"}  # type: ignore[arg-type]
             self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+        for trim in client.postponed():
+            self._carry_out(client, trim)
         while client.queue and not client.busy:
             self._carry_out(client, client.queue.popleft())
 
@@ -348,6 +350,7 @@ class Broker:
 
     def join(self, client: Client, name: str, stream: Stream) -> None:
         """The subscriber is counted; what it is told first is the caller's business."""
+        audit(client, "subscription.created", name, stream=stream.number)
         client.subs[name] = stream
         client.desk.subscriptions += 1
         self.subscriptions += 1
@@ -358,6 +361,7 @@ class Broker:
         stream = client.subs.pop(name, None)
         if stream is None:
             return
+        audit(client, "subscription.ended", name, stream=stream.number)
         client.desk.subscriptions -= 1
         self.subscriptions -= 1
         stream.leave(client.port, (client.port, client.conn, name), checksum=client.checksum)
@@ -386,6 +390,15 @@ class Broker:
         self.part(client, record.sub)
         data = message("unsubscribe_ack", None, record.id)
         self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=data))
+
+    def _renew(self, client: Client, record: link.Renew) -> None:
+        """Filters that ask about the token are bound anew (spec/pipeline.md §3, ruling 16): by subscribing again."""
+        client.renew(record.claims)
+        bound_to = claims_hash(client)
+        for name, stream in list(client.subs.items()):
+            if stream.bound_to not in (None, bound_to):
+                self.part(client, name)
+                self.say(client, link.Stale(conn=client.conn, sub=name, reason="auth"))
 
     def _replay(self, client: Client, record: link.Replay) -> None:
         stream = client.subs.get(record.sub)
@@ -510,6 +523,7 @@ _REQUESTS: dict[type[Any], Callable[[Broker, Client, Any], None]] = {
     link.SubscribeTo: Broker._subscribe,
     link.Drop: Broker._drop,
     link.Take: lambda broker, client, record: broker.subscribing.resume(client, record),
+    link.Renew: Broker._renew,
     link.Replay: Broker._replay,
     link.Trim: Broker._trim,
     link.Settle: Broker._settle,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Client"]
 
+NO_TRIMS: dict[str | None, link.Trim] = {}
+"""Shared by all who have none: a dict for each would be most of their memory."""
+
 
 class Client:
     """Who it is can change: the system context may act as another (`BEGIN SESSION AS`), and watches as that one."""
@@ -33,6 +36,7 @@ class Client:
         "queue",
         "session",
         "subs",
+        "trims",
     )
 
     def __init__(self, port: Port, record: link.Open, desk: Desk) -> None:
@@ -45,6 +49,28 @@ class Client:
         self.busy = False
         """A long read of it is under way elsewhere."""
         self.queue: deque[Any] | None = None
+        """What it asked meanwhile."""
+        self.trims: dict[str | None, link.Trim] = NO_TRIMS
+        """What it acknowledged meanwhile: of each subscription the latest."""
+
+    def renew(self, claims: dict[str, Any]) -> None:
+        """It has shown a token with other claims."""
+        self._claims = claims
+
+    def postpone(self, record: Any) -> None:
+        """It is busy: keep what it asks."""
+        if isinstance(record, link.Trim):
+            known = self.trims.get(record.sub)
+            if known is None or known.seq < record.seq:
+                self.trims = {**self.trims, record.sub: record}
+            return
+        self.queue = self.queue if self.queue is not None else deque()
+        self.queue.append(record)
+
+    def postponed(self) -> list[link.Trim]:
+        """What it acknowledged while it was busy."""
+        trims, self.trims = list(self.trims.values()), NO_TRIMS
+        return trims
 
     @property
     def actor(self) -> str | None:

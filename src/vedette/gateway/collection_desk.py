@@ -31,8 +31,16 @@ from vedette.gateway.collection_streams import (
 from vedette.gateway.frames import encode, engine_error, message, wire_value
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.subscribing import MATCHER_VERSION
+from vedette.pipeline.causal import CausalHold, HeldTooMuch
 from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
-from vedette.pipeline.ingest_frames import Complete, Deliver, PartitionStatus, Status
+from vedette.pipeline.ingest_frames import (
+    Complete,
+    Deliver,
+    DeliveredChange,
+    PartitionStatus,
+    Status,
+    WindowTold,
+)
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
@@ -51,18 +59,23 @@ class CollectionDesk:
         """Streams by their number at the registry."""
         self._standing: set[CollectionStream] = set()
         self._opening = 0
-        self._early: dict[int, list[tuple[ToldChange, Reason]]] = {}
+        self._early: dict[int, list[Told]] = {}
         """For numbers that are not known yet, while something is being opened."""
         self._states: dict[int, str] = {}
         """Partitions and what the pipeline last said about them."""
         self._last_id = 0
         self._reached = 0
         """All partitions are told up to this offset."""
-        self._causal: set[CollectionStream] = set()
-        """Streams that hold something back until the batch is complete."""
-        self.changes = 0
-        """Changes that were told to somebody here."""
+        self._hold = CausalHold()
+        """What streams in causal order are told when the batch is complete."""
+        self.events = 0
+        """What was told to streams here, so far."""
         self.resyncs = 0
+        """Streams that had to begin anew, so far."""
+
+    @property
+    def streams(self) -> int:
+        return len(self._numbers)
 
     # --- subscribing --------------------------------------------------------------------------------------------
 
@@ -119,9 +132,9 @@ class CollectionDesk:
         for joining in others:
             if self._is_there(stream, joining):
                 self._join(stream, joining)
-        early = [told for number in opened.numbers for told in self._early.pop(number, ())]
-        for change, reason in early:
-            self._tell(stream, change, reason)
+        for number in opened.numbers:
+            for told in self._early.pop(number, ()):
+                self._told(told)
 
     def _join(self, stream: CollectionStream, joining: Joining) -> None:
         """Where the stream stands now; what it had been told by then is read elsewhere."""
@@ -223,9 +236,9 @@ class CollectionDesk:
     def _closed(self, stream: CollectionStream) -> None:
         """Nobody follows it any more."""
         self._standing.discard(stream)
-        self._causal.discard(stream)
         for number in stream.registered:
             self._numbers.pop(number, None)
+            self._ingest.forget(number)
         if stream.registered:
             self._registrar.post(Ending(ids=stream.ids))
 
@@ -235,65 +248,82 @@ class CollectionDesk:
         """One frame of an ingest link, in the order of arrival."""
         for output in self._ingest.take(frame):
             match output:
-                case Told(change=record):
-                    self._told(ToldChange(record), output)
+                case Told():
+                    self._told(output)
                 case Unfiltered(change=record):
-                    self._unfiltered(ToldChange(record))
+                    self._unfiltered(record)
+                case WindowTold():
+                    self._window(output)
                 case Resync(partition=partition):
+                    self._release(output)
                     self._resync(self._following(partition), "generation")
-                case Reached(offset=offset):
+                case Reached():
                     assert isinstance(frame, Complete)
-                    self._complete(offset, frame.version)
+                    self._release(output)
+                    self._complete(output.offset, frame.version)
                 case PartitionStatus():
                     self._status(output)
 
-    def _told(self, change: ToldChange, told: Told) -> None:
-        for reason, numbers in zip(Reason, (told.enter, told.update, told.leave), strict=True):
+    def _told(self, told: Told) -> None:
+        """To everyone it concerns: at once, or in causal order when its batch is complete."""
+        change, causal = ToldChange(told.change), _nobody()
+        for reason, numbers in zip(Reason, told[1:], strict=True):
             for number in numbers:
                 stream = self._numbers.get(number)
-                if stream is not None:
+                if stream is None:
+                    if self._opening:
+                        self._early.setdefault(number, []).append(_only(told.change, number, reason))
+                elif stream.wanted.causal:
+                    causal[reason].append(number)
+                else:
                     self._tell(stream, change, reason)
-                elif self._opening:
-                    self._early.setdefault(number, []).append((change, reason))
+        if any(causal):
+            self._release(Told(told.change, *map(tuple, causal)))
+
+    def _release(self, output: Told | Resync | Reached) -> None:
+        for each in self._hold.take(output):
+            match each:
+                case Told():
+                    change = ToldChange(each.change)
+                    for reason, numbers in zip(Reason, each[1:], strict=True):
+                        for stream in filter(None, map(self._numbers.get, numbers)):
+                            self._tell(stream, change, reason)
+                case HeldTooMuch():
+                    self._resync([s for s in self._numbers.values() if s.wanted.causal], "overflow")
 
     def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
-        if stream.wanted.causal:
-            stream.held.append((change, reason))
-            self._causal.add(stream)
-        else:
-            self._tell_now(stream, change, reason)
+        self._number(stream, lambda: stream.tell_change(change, reason))
 
-    def _tell_now(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
+    def _window(self, told: WindowTold) -> None:
+        stream = self._numbers.get(told.subscription)
+        if stream is not None:
+            self._number(stream, lambda: stream.tell_window(told, self._reached))
+
+    def _number(self, stream: CollectionStream, tell: Callable[[], tuple[int, bytes]]) -> None:
         try:
-            seq, tail = stream.tell_change(change, reason)
+            seq, tail = tell()
         except Exception:  # a document that cannot be told: its subscribers must not miss it in silence
             log.exception("A change could not be told", extra={"action": "collection.untold"})
             self._resync([stream], "gap")
             return
-        self.changes += 1
+        self.events += 1
         self._broker.tell(stream, seq, tail)
 
-    def _unfiltered(self, change: ToldChange) -> None:
+    def _unfiltered(self, record: DeliveredChange) -> None:
         """The index was unsure (ruling 2): held against everything that follows the collection here."""
-        record = change.record
-        for stream in set(self._numbers.values()):
+        change = ToldChange(record)
+        for number, stream in list(self._numbers.items()):
             if stream.state is not StreamState.LIVE or record.offset <= stream.boundary:
                 continue  # what it misses now it is told when the batch with it comes
             if stream.desk.tenant == record.tenant and record.collection in stream.collections:
-                reason = stream.judge(change)
+                reason = stream.judge(change) if not stream.wanted.windowed else None
                 if reason is not None:
-                    self._tell(stream, change, reason)
+                    self._told(_only(record, number, reason))
 
     def _complete(self, offset: int, version: int) -> None:
         """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
         self._reached = offset
-        for stream in list(self._causal):
-            held, stream.held = stream.held, []
-            for change, reason in sorted(held, key=lambda told: told[0].record.offset):
-                self._tell_now(stream, change, reason)
-        self._causal.clear()
-        ready = [stream for stream in self._standing if stream.version <= version]
-        for stream in ready:
+        for stream in [stream for stream in self._standing if stream.version <= version]:
             stream.state = StreamState.LIVE
             self._standing.discard(stream)
 
@@ -345,6 +375,17 @@ class CollectionDesk:
                 self._broker.part(client, name)
         for stream in lost.values():
             stream.desk.close_stream(stream)
+
+
+def _nobody() -> tuple[list[int], list[int], list[int]]:
+    return [], [], []
+
+
+def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:
+    """A change for one subscription."""
+    numbers = _nobody()
+    numbers[reason].append(number)
+    return Told(record, *map(tuple, numbers))
 
 
 def _begins(front: str) -> Callable[[str], bool]:

@@ -21,7 +21,7 @@ from vedette.gateway.frames import wire_value
 from vedette.gateway.streams import Stream
 from vedette.language.documents import DocumentFilter, Environment
 from vedette.language.queries import Query
-from vedette.pipeline.ingest_frames import DeliveredChange
+from vedette.pipeline.ingest_frames import DeliveredChange, WindowTold
 from vedette.sources.images import decode_image
 from vedette.subscriptions.forms import Form
 from vedette.subscriptions.watch_form import WatchForm
@@ -70,6 +70,11 @@ class Wanted:
     """Of a filter: how its snapshot is ordered and cut."""
 
     @property
+    def windowed(self) -> bool:
+        """Whether it is told at the end of windows, and nothing in between."""
+        return self.watch is not None and self.watch.windowed
+
+    @property
     def causal(self) -> bool:
         """Whether events come in one order over all partitions, held back until all have passed their place."""
         return self.watch is not None and self.watch.options.ordering.kind == "causal"
@@ -111,7 +116,6 @@ class CollectionStream(Stream):
         "_ended",
         "boundary",
         "collections",
-        "held",
         "ids",
         "partitions",
         "places",
@@ -140,8 +144,6 @@ class CollectionStream(Stream):
         """What this gateway calls it at the registry, once for each collection."""
         self.registered: tuple[int, ...] = ()
         """Its numbers at the registry, one for each collection."""
-        self.held: list[tuple[ToldChange, Reason]] = []
-        """With causal order: what waits for its batch to be complete."""
         self.boundary = 0
         """The journal's offset at which it began."""
         self.version = 0
@@ -165,6 +167,13 @@ class CollectionStream(Stream):
         if self.wanted.watch is not None:
             return self.tell(b'"payload"', wire_value(self._event(change, reason).to_dict()), offset)
         return self.tell(b'"delta"', self._delta(change, reason), offset)
+
+    def tell_window(self, told: WindowTold, offset: int) -> tuple[int, bytes]:
+        """What the end of a window says, as the pipeline has put it together."""
+        payload = decode_image(told.payload)
+        kind = payload.pop("type")
+        body = {"type": kind, "tick": offset, "position": told.position, **payload}
+        return self.tell(b'"payload"', wire_value(body), offset)
 
     def _event(self, change: ToldChange, reason: Reason) -> Event:
         kind = ("added", "changed", "removed")[reason]

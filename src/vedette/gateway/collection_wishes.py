@@ -7,6 +7,7 @@ Every other one is a type of the graph and answered by the engine (docs/design/p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from vedette.errors import PolicyError, SubscriptionError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["is_external", "request_auth", "watches_collection", "wish_of_query", "wish_of_watch"]
 
 SEPARATOR = "::"
+_windows = count()
+"""Watches with windows are never shared: the first event of each is `initial`, whenever it comes."""
 
 
 def is_external(collection: str) -> bool:
@@ -53,7 +56,9 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
     _check_rights(client)
     watch = read_watch(text, params)
     _check_answered(watch)
-    form = Form(kind="watch", source=text, params=params)
+    form = Form(
+        kind="watch", source=text, params=params, time=client.desk.clock.now() if watch.windowed else None
+    )
     condition = compile_filter(expression_of(form))
     return Wanted(
         key=_key(
@@ -63,13 +68,14 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
             repr(condition.expression),
             repr(watch.columns),
             watch.options.ordering.kind,
+            str(next(_windows)) if watch.windowed else "",
         ),
         collections=watch.collections,
         form=form,
         condition=condition,
         watch=watch,
         low_priority=payload.priority == "low",
-        snapshot=watch.options.initial.kind == "full",
+        snapshot=watch.options.initial.kind == "full" and not watch.windowed,
     )
 
 
@@ -111,11 +117,13 @@ def _check_answered(watch: WatchForm) -> None:
     if graph:
         text = f"a union of external collections and types of the graph ({graph[0]}) has no one host: use two watches"
         raise SubscriptionError("E6204", text)
-    options = watch.options
-    for name, there in (("window", options.window.kind == "none"), ("on_full", options.on_full == "drop")):
-        if not there:
-            text = f"the option {name} is not there for external collections over the network: leave it out"
-            raise SubscriptionError("E6204", text, fields={"option": name})
+    if watch.windowed and len(watch.collections) > 1:
+        raise SubscriptionError(
+            "E6204", "a window over several collections has no one order: use a watch for each"
+        )
+    if watch.options.on_full != "drop":
+        text = "the option on_full is not there for external collections over the network: leave it out"
+        raise SubscriptionError("E6204", text, fields={"option": "on_full"})
 
 
 def _key(client: Client, *parts: str) -> bytes:

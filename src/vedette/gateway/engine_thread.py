@@ -10,6 +10,7 @@ from typing import Any
 
 from vedette.clock import SystemClock
 from vedette.gateway.broker import Broker
+from vedette.gateway.link import Trim
 from vedette.gateway.ports import Port
 
 __all__ = ["EngineThread"]
@@ -29,6 +30,7 @@ class EngineThread:
     def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
         self._bell = Event()
         self._inbox: deque[tuple[Port, Any]] = deque()
+        self._trims: dict[tuple[Port, int, str | None], Trim] = {}
         self._most = inbox
         self._calls: deque[Callable[[], object]] = deque()
         self._stopping = False
@@ -47,7 +49,17 @@ class EngineThread:
         return len(self._inbox)
 
     def post(self, port: Port, record: Any, *, always: bool = False) -> bool:
-        """Ask; False when too much waits already. `always` is for what frees things and must not be lost."""
+        """Ask; False when too much waits already. `always` is for what frees things and must not be lost.
+
+        Of a client's acks only the latest of each subscription waits: they say the same, and more.
+        """
+        if isinstance(record, Trim):
+            key = (port, record.conn, record.sub)
+            known = self._trims.get(key)
+            if known is None or known.seq < record.seq:
+                self._trims[key] = record
+            self._bell.set()
+            return True
         if len(self._inbox) >= self._most and not always:
             return False
         self._inbox.append((port, record))
@@ -68,7 +80,7 @@ class EngineThread:
     def _run(self) -> None:
         due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
         while True:
-            if not self._inbox and not self._calls:
+            if not self._inbox and not self._calls and not self._trims:
                 if self._stopping:
                     break
                 self._bell.wait(max(0.0, due - _real_time.monotonic()))
@@ -85,5 +97,9 @@ class EngineThread:
     def _batch(self) -> None:
         while self._calls:
             self._calls.popleft()()
-        inbox = self._inbox
-        self.broker.process([inbox.popleft() for _ in range(min(BATCH, len(inbox)))])
+        inbox, trims = self._inbox, self._trims
+        batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]
+        while trims:
+            (port, _, _), trim = trims.popitem()
+            batch.append((port, trim))
+        self.broker.process(batch)

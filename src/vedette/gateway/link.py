@@ -25,6 +25,7 @@ __all__ = [
     "Notice",
     "Open",
     "Opened",
+    "Renew",
     "Replay",
     "Request",
     "Said",
@@ -72,6 +73,13 @@ class Open(_Record):
     checksum: bool = False
     local: bool = False
     """Through the socket of the data directory."""
+
+
+class Renew(_Record):
+    """A connection has shown another token, whose claims are others."""
+
+    conn: int
+    claims: dict[str, Any]
 
 
 class Shut(_Record):
@@ -159,7 +167,7 @@ class Steer(_Record):
     limit: int | None = None
 
 
-Request = Open | Shut | Asked | SubscribeTo | Drop | Take | Replay | Trim | Settle | Steer
+Request = Open | Renew | Shut | Asked | SubscribeTo | Drop | Take | Replay | Trim | Settle | Steer
 
 # --- from the broker to a gateway -------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class WorkerPort(asyncio.Protocol):
     def _take(self, records: list[Any]) -> None:
         for record in records:
             if self._known and not isinstance(record, link.Hello):
-                always = isinstance(record, link.Shut | link.Trim)
+                always = isinstance(record, link.Shut | link.Renew)
                 if not self._links.engine.post(self, record, always=always):
                     self._refuse(record)
             elif isinstance(record, link.Hello) and not self._known:

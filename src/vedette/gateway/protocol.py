@@ -165,6 +165,8 @@ class Connection:
         if not grant.same_person(self.grant):
             self.fail("invalid_auth", "a connection stays with its database and its actor", id)
             return
+        if grant.claims != self.grant.claims:
+            self._ask(link.Renew(conn=self.number, claims=dict(grant.claims)))
         self.grant = grant
         self._acknowledge_auth(id)
 
@@ -196,8 +198,8 @@ class Connection:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _request(self, record: Any, id: str | None) -> None:
-        """Ask the engine; it answers every request exactly once."""
+    def _request(self, record: Any, id: str | None) -> bool:
+        """Ask the engine, which answers every request exactly once; whether it was asked."""
         if self._pending >= self._limits.max_pending_requests:
             text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
             self.fail("busy", text, id, retryable=True)
@@ -205,6 +207,8 @@ class Connection:
             self.fail("busy", "the server is overloaded: try again", id, retryable=True)
         else:
             self._pending += 1
+            return True
+        return False
 
     def _execute(self, msg: Message) -> None:
         params = frames.live_params(msg.payload.params)
@@ -243,10 +247,10 @@ class Connection:
             self._refuse_more(msg.id, self._limits.max_subscriptions_per_connection)
             return
         frames.live_params(payload.params)
-        wanted[msg.id] = payload
-        self._wanted = wanted
         fields = msgspec.structs.asdict(payload)
-        self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id)
+        if self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id):
+            wanted[msg.id] = payload
+            self._wanted = wanted
 
     def _refuse_more(self, id: str, limit: int) -> None:
         text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
@@ -291,6 +295,8 @@ class Connection:
         if payload.seq is None or not 0 <= payload.seq < 2**63:
             raise FrameError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
         named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
+        if payload.subId is not None and named is None:
+            return  # it has ended meanwhile
         for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
             if sub is not None and sub.acknowledged(payload.seq):
                 self.ask_replay(sub)

@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import resource
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,6 +57,8 @@ _BUCKETS = 16
 """Heartbeats are spread: in each part of the interval a part of the connections."""
 _MEASURE_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
+_OTHER_DESCRIPTORS = 512
+"""For stores, links and HTTP."""
 _FIRST_STEP = "at_eof"
 """What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
 
@@ -94,6 +97,13 @@ def _innermost(generator: Any) -> str:
     return str(getattr(generator, "__name__", ""))
 
 
+def most_sockets(connections: int) -> int:
+    """Connections and some that have yet to shake hands; never so many that the process has no descriptors left."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + max(64, connections // 10)
+    return wanted if allowed == resource.RLIM_INFINITY else max(64, min(wanted, allowed - _OTHER_DESCRIPTORS))
+
+
 class GatewayServer:
     """Listens, and keeps the time of all its connections."""
 
@@ -110,6 +120,7 @@ class GatewayServer:
         self.allowed_origins = allowed_origins
         self.guarded = not isinstance(board.authority, OpenDoor)
         self.tls = tls
+        self.most_sockets = most_sockets(board.limits.max_connections)
         self.shells: set[WebSocketShell] = set()
         self.empty = asyncio.Event()
         """Set when the last connection has gone."""
@@ -135,7 +146,13 @@ class GatewayServer:
         check_exposure(host, guarded=self.guarded)
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: WebSocketShell(self), host, port, reuse_port=reuse_port, ssl=self.tls, backlog=4096
+            lambda: WebSocketShell(self),
+            host,
+            port,
+            reuse_port=reuse_port,
+            ssl=self.tls,
+            ssl_handshake_timeout=self.board.limits.auth_seconds if self.tls is not None else None,
+            backlog=4096,
         )
         self._servers.append(server)
         self._keep_time()
@@ -196,6 +213,9 @@ class GatewayServer:
             shell.expire(moment)
 
     def arrived(self, shell: WebSocketShell) -> None:
+        if len(self.shells) >= self.most_sockets:
+            shell.abort()  # there is no room even for saying so
+            return
         self._arrivals += 1
         self.shells.add(shell)
         self.empty.clear()
@@ -281,7 +301,8 @@ class WebSocketShell(asyncio.Protocol):
         self._descriptor = -1
         """The socket, unless there is TLS in between. It may be another's once the transport is closing."""
         self._connection: Connection | None = None
-        self._fragments: list[bytes] | None = None
+        self._fragments: bytearray | None = None
+        """Of a message that has begun; the protocol bounds it."""
         self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
         """When it must have shown who it is."""
         self._closing_at: float | None = None
@@ -431,11 +452,11 @@ class WebSocketShell(asyncio.Protocol):
         if frame.opcode is Opcode.TEXT and frame.fin:
             self._take(frame.data, connection)
         elif frame.opcode is Opcode.TEXT:
-            self._fragments = [bytes(frame.data)]
+            self._fragments = bytearray(frame.data)
         elif frame.opcode is Opcode.CONT and self._fragments is not None:
-            self._fragments.append(bytes(frame.data))
+            self._fragments += frame.data
             if frame.fin:
-                whole, self._fragments = b"".join(self._fragments), None
+                whole, self._fragments = self._fragments, None
                 self._take(whole, connection)
         elif frame.opcode is Opcode.BINARY:
             connection.fail("invalid_frame", "messages are text frames with JSON")

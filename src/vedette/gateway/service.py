@@ -101,10 +101,10 @@ class GatewayService:
         self._registrar: Registrar | None = None
 
     def _ask(self, record: Any) -> bool:
-        return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Trim))
+        return self.engine.post(self.port, record, always=isinstance(record, link.Shut | link.Renew))
 
     def _ask_locally(self, record: Any) -> bool:
-        return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Trim))
+        return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Renew))
 
     def _take(self, frame: Deliver | Complete | Status, done: Callable[[], None]) -> None:
         def work() -> None:

@@ -40,6 +40,7 @@ class Stream:
     __slots__ = (
         "acked",
         "actor",
+        "bound_to",
         "checksum",
         "desk",
         "history",
@@ -57,6 +58,8 @@ class Stream:
         self.key = key
         """The hash that tokens carry; None: nobody can resume it."""
         self.actor = actor
+        self.bound_to: bytes | None = None
+        """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
         self.history = StreamHistory(lost_until=desk.seq, last_seq=desk.seq)
         self.members = 0
         self.ports: dict[Port, int] = {}

@@ -12,6 +12,7 @@ from vedette.engine.consume_statements import as_consumer
 from vedette.engine.feed import WatchFeed
 from vedette.errors import FilterError, InvalidStatement
 from vedette.gateway import link
+from vedette.gateway.audit import audit
 from vedette.gateway.collection_wishes import (
     is_external,
     request_auth,
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
     from vedette.gateway.desk import Desk
 
-__all__ = ["MATCHER_VERSION", "Subscribing"]
+__all__ = ["MATCHER_VERSION", "Subscribing", "claims_hash"]
 
+_canonical = msgspec.json.Encoder(order="sorted")
 MATCHER_VERSION = "mew-1.cel-1"
 PREFETCH = 10
 UNCONFIRMED = 1000
@@ -198,14 +200,21 @@ class Subscribing:
         if is_external(query.collection):
             wish = wish_of_query(client, asked, query, payload)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
+            self._note_binding(client, client.subs[sub], query)
             return
         stream = self._filter_stream(client, query, include_data=payload.includeData)
+        self._note_binding(client, stream, query)
         snapshot = self._standing(stream.tap) if payload.sendSnapshot else None
         self._broker.join(client, sub, stream)
         first = [self._ack(sub, stream, pending=snapshot is not None)]
         if snapshot is not None:
             first.append(self._snapshot(sub, stream, query, snapshot))
         self._subscribed(client, sub, stream, first)
+
+    def _note_binding(self, client: Client, stream: Stream, query: Query) -> None:
+        """Whether the filter asks about the token: then it is right for these claims only."""
+        if bind_request(query.condition, Request(auth=None, time=client.desk.clock.now())) != query.condition:
+            stream.bound_to = claims_hash(client)
 
     def _filter_stream(self, client: Client, query: Query, *, include_data: bool) -> FilterStream:
         desk, actor = client.desk, None if client.system else client.actor
@@ -257,6 +266,7 @@ class Subscribing:
         reason = self._doubt(client, record, token, stream)
         self.resumes[reason or "ok"] = self.resumes.get(reason or "ok", 0) + 1
         if reason is not None or token is None or stream is None:
+            audit(client, "resume.refused", record.sub, reason=reason)
             refusal = {
                 "type": "resume-ack",
                 "subId": record.sub,
@@ -298,11 +308,18 @@ class Subscribing:
             return "window"
         if stream.actor != (None if client.system else client.actor):
             return "auth"
+        if stream.bound_to not in (None, claims_hash(client)):
+            return "auth"
         seq = _from(token, record)
         ahead = record.last_seq is not None and record.last_seq.get(0, 0) > stream.history.last_seq
         if seq > stream.history.last_seq or ahead:
             return "gap"
         return None if stream.history.reaches(seq) else "window"
+
+
+def claims_hash(client: Client) -> bytes:
+    """What filters may know of a client, in 16 bytes."""
+    return subscription_hash(_canonical.encode(wire_value(request_auth(client))).decode())
 
 
 def _from(token: ResumeToken, record: link.Take) -> int:

@@ -158,7 +158,7 @@ class GatewayWorker:
         held = self._link
         if held is None or held.transport is None:
             return False
-        freeing = isinstance(record, link.Shut | link.Trim)
+        freeing = isinstance(record, link.Shut | link.Trim | link.Renew)
         if held.transport.get_write_buffer_size() > _MOST_WAITING_BYTES and not freeing:
             return False
         self._requests.append(record)

@@ -14,18 +14,20 @@ from threading import Event, Lock
 
 from vedette.clock import Clock
 from vedette.errors import FolderError
-from vedette.handshake.configs import DegradationConfig, WatchFolderConfig, WatchType
+from vedette.handshake.circuit import CircuitState
+from vedette.handshake.configs import WatchFolderConfig, WatchType
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
+from vedette.handshake.tables.tuning import Tuning
 from vedette.handshake.throughput import Throughput
 from vedette.ingest.drain import BulkIngestion, DrainReport, TaskDrain
 from vedette.ingest.feed import FolderFeed
 from vedette.ingest.folder_run import folder_of
 from vedette.ingest.ingestion import FileIngestion
 from vedette.ingest.memory import memory_usage
-from vedette.ingest.tasks import FileQueue
+from vedette.ingest.tasks import FileQueue, TaskStatus
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.watcher import FolderWatcher, WatcherTiming
 
@@ -57,13 +59,24 @@ class FolderDaemon:
         timing: DaemonTiming | None = None,
         watching: WatcherTiming | None = None,
         bulk: BulkIngestion | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         """`watching`: of all folders but for the debounce, which each has of its own. `bulk`: for backlogs."""
+        tuning = tuning or Tuning()
+        self._health = tuning.health
         self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
         self._timing, self._watching = timing or DaemonTiming(), watching or WatcherTiming()
-        self._throughput = Throughput(DegradationConfig().throughput_window_seconds)
+        self._throughput = Throughput(tuning.degradation.throughput_window_seconds)
         self._drain = TaskDrain(
-            tables, queue, ingestion, clock, worker_id=worker_id, throughput=self._throughput, bulk=bulk
+            tables,
+            queue,
+            ingestion,
+            clock,
+            worker_id=worker_id,
+            throughput=self._throughput,
+            bulk=bulk,
+            health=tuning.health,
+            backoff=tuning.backoff,
         )
         self._watchers: dict[str, tuple[WatchFolderConfig, FolderWatcher]] = {}
         self._next_watches = self._next_load = clock.monotonic()
@@ -156,7 +169,7 @@ class FolderDaemon:
         )
         watcher = FolderWatcher(
             folder_of(row, self._seen, self._clock),
-            FolderFeed(row.watch_id, self._tables, self._queue, self._clock),
+            FolderFeed(row.watch_id, self._tables, self._queue, self._clock, self._health),
             self._clock,
             timing,
             stretch=lambda: self._stretch,
@@ -164,10 +177,22 @@ class FolderDaemon:
         watcher.start()
         return watcher
 
+    def _workable(self) -> int:
+        """Tasks that somebody could work on now: a task that waits for its next attempt keeps nobody busy, and while
+        the store is down nobody is slow."""
+        if self._tables.system.sink().state is not CircuitState.CLOSED:
+            return 0
+        return sum(
+            count
+            for each in self._queue.counts().values()
+            for status, count in each.items()
+            if status in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
+        )
+
     def _check_load(self) -> None:
         now, depth = self._clock.now(), self._queue.depth()
         self._tables.system.correct_capacity(self._queue.held(), depth)
-        self._throughput.looked(depth, now)
+        self._throughput.looked(self._workable(), now)
         load = LoadObservation(
             queue_depth=depth,
             throughput=self._throughput.rate(now),

@@ -97,8 +97,10 @@ class TaskDrain:
         return DrainReport(done=done, failed=failed, deferred=len(claims) - len(ready))
 
     def _ready(self, claims: Sequence[ClaimedTask]) -> list[ClaimedTask]:
-        """Those whose watch may go on; the others are put aside, with no attempt counted."""
-        paused = self._tables.system.degradation().paused_watch_ids
+        """Those whose watch may go on; the others are put aside, with no attempt counted.
+
+        A watch that is paused by load adds nothing, but what it has added is done: how else should the load go down?
+        """
         reasons: dict[str, str | None] = {}
         under_way: Counter[str] = Counter()
         ready = []
@@ -109,7 +111,7 @@ class TaskDrain:
                 continue
             try:
                 if watch_id not in reasons or under_way[watch_id]:
-                    reasons[watch_id] = self._reason(watch_id, paused, under_way[watch_id])
+                    reasons[watch_id] = self._reason(watch_id, under_way[watch_id])
             except FolderError:  # removed meanwhile: its text shall not come back
                 self._queue.ack(claim.claim_id)
                 continue
@@ -121,9 +123,9 @@ class TaskDrain:
                 self._queue.nack(claim.claim_id, error=reason, delay=DEFERRED, counts_attempt=False)
         return ready
 
-    def _reason(self, watch_id: str, paused: Sequence[str], under_way: int) -> str | None:
+    def _reason(self, watch_id: str, under_way: int) -> str | None:
         row = self._tables.look_at_watch(watch_id)
-        return deferral(row, paused, self._clock.now(), under_way, self._health)
+        return deferral(row, (), self._clock.now(), under_way, self._health)
 
     def _record(self, outcomes: Sequence[FileOutcome]) -> int:
         """Tell the handshake, watch by watch; how many failed."""

@@ -22,8 +22,9 @@ __all__ = ["FolderFeed", "deferral"]
 
 log = logging.getLogger(__name__)
 
-BLOCK = 100
-"""Changes that ask for capacity together; at most `min_per_watch`, so that a small watch is served under load."""
+LARGE, SMALL = 1_000, 100
+"""Tasks that ask for capacity together: many, for each block is a commit; when they are refused few, at most
+`min_per_watch`, so that a small watch is served under load."""
 _OPERATIONS = {
     ChangeKind.CREATED: FileOperation.INGEST,
     ChangeKind.CHANGED: FileOperation.UPDATE,
@@ -71,10 +72,14 @@ class FolderFeed:
         trial = row.health.circuit.state != "closed"
         exclusions = self._tables.exclusions(self._watch_id)
         taken: list[FileChange] = []
-        for block in _blocks(changes[:1] if trial else changes):
-            if not self._put(row, block, exclusions):
-                break
-            taken += block
+        for block in _blocks(changes[:1] if trial else changes, LARGE):
+            if self._put(row, block, exclusions):
+                taken += block
+                continue
+            for small in _blocks(block, SMALL):
+                if not self._put(row, small, exclusions):
+                    return taken
+                taken += small
         return taken
 
     def mode(self, mode: str, reason: str) -> None:
@@ -132,7 +137,7 @@ class FolderFeed:
         )
 
 
-def _blocks(changes: Sequence[FileChange]) -> Iterator[Sequence[FileChange]]:
-    size = BLOCK // 2  # a move is two tasks
+def _blocks(changes: Sequence[FileChange], tasks: int) -> Iterator[Sequence[FileChange]]:
+    size = tasks // 2  # a move is two tasks
     for start in range(0, len(changes), size):
         yield changes[start : start + size]

@@ -248,7 +248,9 @@ class AffectedMatches:
         slot = element.slot
         own = frozenset(self._slots)
         plan_start = len(self._chains.plans)
-        chain = self._chains.chain(joint, self._collect_candidate, bound=frozenset({slot}), canonical=False)
+        chain = self._chains.chain(
+            joint, self._collect_candidate, bound=frozenset({slot}), canonical=False, enduring=True
+        )
         steps = self._chains.plans[plan_start].steps
         if any(isinstance(s, (Scan, ScanEdges)) and _bound_slot(s) in own for s in steps):
             self.wide.update(_types(element))
@@ -268,7 +270,7 @@ class AffectedMatches:
         known = frozenset({slot}) if isinstance(slot, int) else frozenset()
         sink = self._collect_candidate if verify else self._collect
         canonical = self._canonical and not verify
-        chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical)
+        chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical, enduring=True)
 
         def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
             union = changed.union
@@ -316,7 +318,9 @@ class AffectedMatches:
     # --- running ----------------------------------------------------------------------------------------------
 
     def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> Chain:
-        return self._chains.chain(pattern, self._collect, bound=bound, canonical=self._canonical)
+        return self._chains.chain(
+            pattern, self._collect, bound=bound, canonical=self._canonical, enduring=bool(bound)
+        )
 
     def _collect(self, row: Row) -> bool:
         row[0].sink.setdefault(self.key(row), row.copy())

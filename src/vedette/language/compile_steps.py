@@ -60,9 +60,13 @@ class PatternChains:
         bound: frozenset[int] = frozenset(),
         outer: frozenset[int] = frozenset(),
         canonical: bool = True,
+        enduring: bool = False,
     ) -> Chain:
-        """A chain that calls `then` for every match of the pattern; not `canonical`: symmetric edges in both orders."""
-        plan = plan_pattern(pattern, self.context, bound=bound, outer=outer)
+        """A chain that calls `then` for every match of the pattern; not `canonical`: symmetric edges in both orders.
+
+        `enduring`: it is kept while the graph grows, and begins at what is bound.
+        """
+        plan = plan_pattern(pattern, self.context, bound=bound, outer=outer, enduring=enduring)
         self.plans.append(plan)
         chain = self._canonical(pattern, outer, then) if canonical else then
         for index in range(len(plan.steps) - 1, -1, -1):

@@ -49,6 +49,8 @@ __all__ = [
 ]
 
 _SCAN_PENALTY = 1.0
+_LAST_RESORT = 1e9
+"""The penalty of a scan where following an edge is always better in the long run."""
 _PATH_COST = 20.0
 
 
@@ -147,19 +149,30 @@ def plan_pattern(
     *,
     bound: frozenset[int] = frozenset(),
     outer: frozenset[int] = frozenset(),
+    enduring: bool = False,
 ) -> Plan:
-    """The plan for a pattern whose registers `bound` hold elements already; `outer` ones belong to someone else."""
-    return _Planner(pattern, context, bound | outer, outer).run()
+    """The plan for a pattern whose registers `bound` hold elements already; `outer` ones belong to someone else.
+
+    `enduring`: it will be used while the graph grows, so what hangs together with the bound ones is followed from there,
+    however few elements there are to scan today.
+    """
+    return _Planner(pattern, context, bound | outer, outer, _LAST_RESORT if enduring else _SCAN_PENALTY).run()
 
 
 class _Planner:
     def __init__(
-        self, pattern: ResolvedPattern, context: PlanContext, bound: frozenset[int], outer: frozenset[int]
+        self,
+        pattern: ResolvedPattern,
+        context: PlanContext,
+        bound: frozenset[int],
+        outer: frozenset[int],
+        scan_penalty: float,
     ) -> None:
         self.pattern = pattern
         self.context = context
         self.bound = set(bound)
         self.outer = outer
+        self.scan_penalty = scan_penalty
         self.known: dict[int, frozenset[str]] = {}
         """Types that a bound register can have, where an edge guarantees it."""
         self.loose: set[int] = set(bound - outer)
@@ -202,7 +215,7 @@ class _Planner:
         size = float(self.context.statistics.count(node.types))
         if node.implicit:
             return 2.0 * size + 1e12, Scan(node)
-        best: tuple[float, Step] = (size + _SCAN_PENALTY, Scan(node))
+        best: tuple[float, Step] = (size + self.scan_penalty, Scan(node))
         for condition, _ in self.waiting:
             keyed = self._keyed(node, condition)
             if keyed is not None and keyed[0] < best[0]:
@@ -268,13 +281,14 @@ class _Planner:
             choices.append((cost, Expand(edge, position)))
         if choices:
             return min(choices, key=lambda choice: choice[0])
-        return float(statistics.count(edge.edges)) + _SCAN_PENALTY + 0.5, ScanEdges(edge)
+        return float(statistics.count(edge.edges)) + self.scan_penalty + 0.5, ScanEdges(edge)
 
     def _path(self, path: PathElement) -> tuple[float, Step]:
         source, target = self._is_known(path.source), self._is_known(path.target)
         if source or target:
             return (_PATH_COST if not (source and target) else 5.0), FollowPath(path, source)
-        return 1e6 + float(self.context.statistics.count(path.source_types)), FollowPath(path, True)
+        size = float(self.context.statistics.count(path.source_types))
+        return 1e6 + self.scan_penalty + size, FollowPath(path, True)
 
     def _is_known(self, target: int | Condition | None) -> bool:
         if target is None:

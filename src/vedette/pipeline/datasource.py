@@ -239,12 +239,18 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         return _registered(self._registry).modes() if self._registry else {}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[JournalRange]:
-        if self._lateness_ms is not None and not windowed_subscriptions(self._index, start["version"]):
+        if self._lateness_ms is None:
+            return plan_ranges(
+                start, end, self._shares, self._lowest_boundary(start["version"], end["version"])
+            )
+        before, now = (windowed_subscriptions(self._index, place["version"]) for place in (start, end))
+        if not before:
             start = {
                 **start,
                 "offset": end["offset"],
             }  # nobody had a window: only what the new ones are to be told
-        return plan_ranges(start, end, self._shares, self._lowest_boundary(start["version"], end["version"]))
+        fresh = [each.boundary for number, each in now.items() if number not in before]
+        return plan_ranges(start, end, self._shares, min(fresh, default=None))
 
     def _lowest_boundary(self, before: int, now: int) -> int | None:
         if now == before:

@@ -93,6 +93,7 @@ _COUNTERS: Mapping[str, str] = {
     "skipped": "Changes of degraded partitions, which nobody is told",
     "shed": "Matches of low priority that were passed over",
     "repeated": "Changes of tasks that ran before and failed",
+    "told": "Events that window ends told",
     "late": "Changes that came after their window had ended",
 }
 _GAUGES: Mapping[str, str] = {

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
@@ -17,13 +18,13 @@ from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
 from vedette.pipeline.schema import DELIVERIES
 from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
-from vedette.sources.images import decode_image
+from vedette.sources.images import decode_image, decode_images
 from vedette.subscriptions.columns import Bools, Ints
 from vedette.subscriptions.forms import Form, watch_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
 from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.segment import LOW_PRIORITY
+from vedette.subscriptions.segment import LOW_PRIORITY, Segment
 from vedette.subscriptions.watch_form import WatchForm
 from vedette.watch.delta import same
 
@@ -40,17 +41,38 @@ def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     groups: list[tuple[Ints, Matches]] = []
     shed = batch["shed"].to_numpy(zero_copy_only=False)
     for tenant, collection, version, newer_than, rows in decoded.groups():
-        index = open_version(context.index, version)
-        segments, dead = index.collection(tenant, collection)
-        images = ImageRows(tenant, collection, [decoded.changes[row] for row in rows])
-        found = match_segments(segments, dead, images, newer_than=newer_than)
-        note_match(found.counts)
-        _remark(found, images)
-        places = np.array(rows, np.int64)
-        groups.append((places, _visible(_unshed(found, shed[places]), images)))
+        held = open_version(context.index, version).collection(tenant, collection)
+        for part, images, found in _matched(decoded, (tenant, collection), held, newer_than, rows):
+            note_match(found.counts)
+            _remark(found, images)
+            places = np.array(part, np.int64)
+            groups.append((places, _visible(_unshed(found, shed[places]), images)))
     note_changes(int(np.count_nonzero(batch["newer_than"].to_numpy() < 0)))
     note_time((_clock.monotonic() - begin) * 1000)
     return _deliveries(batch, decoded.problems, groups)
+
+
+def _matched(
+    decoded: DecodedBatch,
+    name: tuple[str, str],
+    held: tuple[list[Segment], Ints],
+    newer_than: int,
+    rows: list[int],
+) -> Iterator[tuple[list[int], ImageRows, Matches]]:
+    """What the index says about some rows. A row that nothing can be said about is found by halving, and set apart.
+
+    Without this one poisonous document would fail its task, and every try of it, for ever.
+    """
+    images = ImageRows(*name, [decoded.changes[row] for row in rows])
+    try:
+        yield rows, images, match_segments(*held, images, newer_than=newer_than)
+    except Exception as problem:
+        if len(rows) == 1:
+            decoded.problems[rows[0]] = f"it cannot be matched: {type(problem).__name__}: {problem}"[:300]
+            return
+        middle = len(rows) // 2
+        for half in (rows[:middle], rows[middle:]):
+            yield from _matched(decoded, name, held, newer_than, half)
 
 
 class DecodedBatch:
@@ -59,16 +81,34 @@ class DecodedBatch:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
         self.problems: list[str | None] = batch["problem"].to_pylist()
-        columns = (batch[name].to_pylist() for name in ("offset", "key", "op", "before", "after"))
-        self.changes: list[DocumentChange] = []
-        for row, (offset, key, op, before, after) in enumerate(zip(*columns, strict=True)):
-            self.changes.append(
-                DocumentChange(offset, key, op, self._image(row, before), self._image(row, after))
-            )
+        offsets, keys, ops, before, after = (
+            batch[name].to_pylist() for name in ("offset", "key", "op", "before", "after")
+        )
+        images = zip(self._images(before), self._images(after), strict=True)
+        self.changes = [
+            DocumentChange(offset, key, op, *pair)
+            for offset, key, op, pair in zip(offsets, keys, ops, images, strict=True)
+        ]
 
-    def _image(self, row: int, image: bytes | None) -> dict[str, Any] | None:
-        if image is None or self.problems[row] is not None:
-            return None
+    def _images(self, images: list[bytes | None]) -> list[dict[str, Any] | None]:
+        """All at once; one by one only when one of them is none, to find it."""
+        present = [
+            row for row, image in enumerate(images) if image is not None and self.problems[row] is None
+        ]
+        found: list[dict[str, Any] | None] = [None] * len(images)
+        try:
+            documents = decode_images([images[row] or b"" for row in present])
+        except SourceError:
+            for row in present:
+                found[row] = self._image(row, images[row] or b"")
+            return found
+        if len(documents) == len(images):
+            return list(documents)
+        for row, document in zip(present, documents, strict=True):
+            found[row] = document
+        return found
+
+    def _image(self, row: int, image: bytes) -> dict[str, Any] | None:
         try:
             return decode_image(image)
         except SourceError as error:
@@ -78,6 +118,12 @@ class DecodedBatch:
     def groups(self) -> Iterator[tuple[str, str, int, int, list[int]]]:
         """Rows by tenant, collection, version and what they are read for."""
         names = ("tenant", "collection", "version", "newer_than")
+        if not any(self.problems) and all(
+            pc.count_distinct(self._batch[name]).as_py() == 1 for name in names
+        ):
+            tenant, collection, version, newer_than = (self._batch[name][0].as_py() for name in names)
+            yield tenant, collection, version, newer_than, list(range(len(self.problems)))
+            return
         found: dict[tuple[Any, ...], list[int]] = {}
         for row, group in enumerate(zip(*(self._batch[name].to_pylist() for name in names), strict=True)):
             if self.problems[row] is None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.members import fan_out_of, forget_gateways, gateways_of
@@ -27,8 +28,8 @@ def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
         forget_gateways(context.registry)  # one that has just come is not gone
         gateways = gateways_of(context.registry)
     addresses = {gateway.number: gateway.address for gateway in gateways}
-    found = [addresses.get(number) for number in batch["gateway"].to_pylist()]
-    routed = _with(batch, "address", pa.array(found, pa.string()))
+    places = pc.index_in(batch["gateway"], pa.array(list(addresses), pa.int32()))
+    routed = _with(batch, "address", pa.array(list(addresses.values()), pa.string()).take(places))
     fan_out = fan_out_of(context.registry)
     if not fan_out:
         return routed

@@ -24,15 +24,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import VedetteError
-from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.tables.handshake_tables import FILE_NAME as HANDSHAKE_FILE
 from vedette.handshake.tables.source_care import HandshakeCare
+from vedette.handshake.tables.tuning import Tuning
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.figures import STATUS_FILE, figures_served
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.session import LOCAL_MASTER, open_session
 from vedette.pipeline.steering import Steering, Targets
 from vedette.pipeline.stream import METRICS, start_stream, stop_stream
+from vedette.pipeline.window_keeper import WindowKeeper
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper
 from vedette.sources.records import Partition
@@ -77,7 +77,7 @@ class PipelineService:
         self._journal = open_journal(store or home, self._clock)
         self._registry = SubscriptionRegistry(store or home, clock=self._clock)
         self._compactor = Compactor(self._registry, home / "index", self._clock)
-        self._handshake = HandshakeTables(home / HANDSHAKE_FILE, clock=self._clock)
+        self._handshake = Tuning.at(home).open(home, self._clock)
         self._keeper = SourceKeeper(
             self._journal.address,
             self._clock,
@@ -132,13 +132,16 @@ class PipelineService:
 
     def _run_query(self, session: SparkSession, stop: Flag) -> None:
         query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
+        windows = WindowKeeper(session, self.context, self._home / "windows", self._steering.count)
         try:
             while query.isActive and not stop.is_set():
                 self._judge(query)
+                windows.tend()
                 self._show(query)
                 stop.wait(LOOK_SECONDS)
         finally:
             problem = query.exception() if not query.isActive else None
+            windows.close()
             stop_stream(query, self._clock)
         if not stop.is_set():
             self.restarts += 1
@@ -150,7 +153,10 @@ class PipelineService:
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
 
     def _judge(self, query: StreamingQuery) -> None:
-        """Take in the counts of batches that have ended since."""
+        """Take in the counts of batches that have ended since. Asking for many of them costs more than for the last."""
+        last = query.lastProgress
+        if last is None or last["batchId"] <= self._judged:
+            return
         for progress in query.recentProgress:
             found = progress["observedMetrics"].get(METRICS)
             if progress["batchId"] <= self._judged or found is None:
@@ -217,6 +223,5 @@ def _progress(query: StreamingQuery, last: int) -> dict[str, Any]:
         "offset": offset,
         "behind": last - offset,
         "version": end.get("version"),
-        "batch": progress["batchId"],
         "batch_ms": progress["durationMs"].get("triggerExecution"),
     }

@@ -74,6 +74,10 @@ class Steering:
         )
         self._obey(verdict)
 
+    def count(self, counts: Mapping[str, int]) -> None:
+        """Sums that say nothing about the index: of windows."""
+        self._totals.update(counts)
+
     def look(self, offset: int) -> list[PartitionFigures]:
         """How far each partition is behind an offset that was told; modes change here."""
         partitions, behind = self._journal.partitions(), self._journal.behind(offset)

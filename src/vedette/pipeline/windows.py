@@ -1,11 +1,11 @@
 """Windows over collections, on Spark: a query of its own beside the hot path, with its state in Spark's state store.
 
-    journal ─▶ window_rows (Arrow, in the workers) ─▶ grouped by subscription ─▶ fold (state) ─▶ deliver_windows ─▶ gateways
+    journal ─▶ window_rows (Arrow, in the workers) ─▶ grouped by subscription ─▶ fold (state) ─▶ deliver ─▶ gateways
 
-The meaning is in `vedette.subscriptions.windowing`, which knows nothing of Spark. Here is what makes it survive: a batch is
-a range of the journal with a version of the index and a *watermark*, all three in the offset, so a batch that runs again
-ends the same windows; the state of a subscription is one value in the state store, which commits with the batch; what a
-window told has a position, by which gateways know repeats.
+The meaning is in `vedette.subscriptions.windowing`, which knows nothing of Spark. Here is what makes it survive: a
+batch is a range of the journal with a version of the index and a *watermark*, all three in the offset, so a batch that
+runs again ends the same windows; the state of a subscription is one value in the state store, which commits with the
+batch; what a window told has a position, by which gateways know repeats.
 
 Nothing runs while nobody has a window: the source stands still, and when one comes it begins at its boundary.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -226,10 +226,8 @@ def _matching(
 
 def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Rows of one subscription, in a batch, onto its state; what its windows tell."""
-    rows = sorted(
-        (row for frame in frames for row in frame.to_dict("records")),
-        key=lambda row: (row["kind"], _number(row["offset"])),
-    )
+    rows = [row for frame in frames for row in frame.to_dict("records")]
+    rows.sort(key=lambda row: (row["kind"], _number(row["offset"])))
     (number,), last = key, rows[-1]
     if last["kind"] == GONE:
         state.remove()
@@ -239,11 +237,11 @@ def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> 
     late = watch.late
     snapshot = [row for row in rows if row["kind"] == SNAPSHOT]
     if snapshot:
-        documents = (
+        documents = [
             (row["collection"], row["key"], decode_image(row["after"]))
             for row in snapshot
             if _is(row["after"])
-        )
+        ]
         watch.begin(int(snapshot[0]["offset"]), documents)
     told: list[WindowEvent] = []
     for row in rows:
@@ -273,8 +271,16 @@ def _number(value: Any) -> int:
 
 def _change(row: dict[str, Any]) -> WindowChange:
     before, after = (decode_image(row[name]) if _is(row[name]) else None for name in ("before", "after"))
-    numbers = (int(row[name]) for name in ("offset", "partition", "time_ms", "appended_ms"))
-    return WindowChange(*numbers, row["collection"], row["key"], before, after)
+    return WindowChange(
+        offset=int(row["offset"]),
+        partition=int(row["partition"]),
+        time_ms=int(row["time_ms"]),
+        appended_ms=int(row["appended_ms"]),
+        collection=row["collection"],
+        key=row["key"],
+        before=before,
+        after=after,
+    )
 
 
 def _payload(event: WindowEvent) -> bytes:

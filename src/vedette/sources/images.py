@@ -7,7 +7,7 @@ like a tag is wrapped, `{"$map": …}`. Whole numbers keep 64 bits. Equal docume
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from vedette.values import (
     to_canonical,
 )
 
-__all__ = ["MAX_DEPTH", "MAX_IMAGE_BYTES", "decode_image", "encode_image"]
+__all__ = ["MAX_DEPTH", "MAX_IMAGE_BYTES", "decode_image", "decode_images", "encode_image"]
 
 MAX_IMAGE_BYTES = 16 * 1024 * 1024
 """MongoDB's own limit of a document; what is larger is quarantined."""
@@ -48,15 +48,22 @@ def encode_image(document: object) -> bytes:
 
 def decode_image(image: bytes) -> dict[str, Any]:
     """The document of an image; raises SourceError E6102 when the bytes are none."""
+    return decode_images((image,))[0]
+
+
+def decode_images(images: Sequence[bytes]) -> list[dict[str, Any]]:
+    """The documents of many images; raises SourceError E6102 when one is none, without saying which."""
     try:
-        document = _decode(image)
-    except msgspec.DecodeError as problem:
+        documents: list[Any] = list(map(_decode, images))
+        if set(map(type, documents)) - {dict}:
+            raise _refused("an image holds an object")
+        if any(b'"$' in image for image in images):
+            return [{name: _untagged(value) for name, value in document.items()} for document in documents]
+    except (msgspec.DecodeError, RecursionError) as problem:
         raise _refused(f"the image is not JSON: {problem}") from None
-    if not isinstance(document, dict):
-        raise _refused("an image holds an object")
-    if b'"$' not in image:
-        return document
-    return {name: _untagged(value) for name, value in document.items()}
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as problem:
+        raise _refused(f"a tagged value in the image is none: {problem}") from None
+    return documents
 
 
 def _fields(document: Mapping[Any, Any], depth: int) -> dict[str, Any]:

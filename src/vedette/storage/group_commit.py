@@ -70,8 +70,11 @@ class CommitGate(Protocol[Commit_contra]):
         """Return when `tick` is durable. StoreError when it never will be, TimeoutError when it takes too long."""
         ...
 
-    def notify(self, tick: int, callback: Callback) -> None:
-        """Call back when `tick` is durable: at once in this thread, or later in the one that led the flush."""
+    def notify(self, tick: int, callback: Callback, *, hurry: bool = True) -> None:
+        """Call back when `tick` is durable: at once in this thread, or later in the one that led the flush.
+
+        Without hurry nothing is done to bring that about: somebody is about to wait for the tick anyway.
+        """
         ...
 
     def close(self) -> None:
@@ -104,7 +107,7 @@ class NullCommit(Generic[Commit]):
     def wait(self, tick: int, timeout: float | None = None) -> None:
         """Every tick is as durable as it will ever be."""
 
-    def notify(self, tick: int, callback: Callback) -> None:  # noqa: ARG002 - see wait
+    def notify(self, tick: int, callback: Callback, *, hurry: bool = True) -> None:  # noqa: ARG002 - see wait
         callback(None)
 
     def close(self) -> None:
@@ -193,13 +196,13 @@ class GroupCommit(Generic[Commit]):
         else:
             self._wait(tick, timeout)
 
-    def notify(self, tick: int, callback: Callback) -> None:
+    def notify(self, tick: int, callback: Callback, *, hurry: bool = True) -> None:
         error = None
         with self._lock:
             if tick > self.durable_tick and self.failed is None and not self._relaxed:
                 self._check_reachable(tick)
                 self._callbacks.append((tick, callback))
-                if self._ledger.can_begin:
+                if hurry and self._ledger.can_begin:
                     self._bell.notify()
                 return
             if tick > self.durable_tick and self.failed is not None:

@@ -11,10 +11,10 @@ from vedette.errors import StoreError
 
 __all__ = ["Mover"]
 
-QUIET_SECONDS = 0.005
-"""So long nothing must have been asked for."""
-LATEST_SECONDS = 0.25
-"""So long after it was asked for it is done whether it is quiet or not."""
+QUIET_SECONDS, LATEST_SECONDS = 0.005, 0.25
+"""So long nothing must have been asked for; and so long after it was, it is done whether it is quiet or not."""
+IDLE_SECONDS, MOST_SECONDS = 0.05, 2.0
+"""The same for what is in no hurry."""
 RETRY_SECONDS = 1.0
 """After a failure: a full disk, say."""
 
@@ -28,13 +28,16 @@ class Mover:
     def __init__(self, move: Callable[[], bool], name: str) -> None:
         self._move, self._name = move, name
         self._asked = 0
-        self._awake = self._closed = False
+        self._awake = self._soon = self._closed = False
+        self._since: float | None = None
+        """When it was asked for what is not done yet."""
         self._bell = Condition()
         self._thread: Thread | None = None
 
-    def ask(self) -> None:
+    def ask(self, *, soon: bool = True) -> None:
         """There is something to do. Hardly costs anything while it is known that there is."""
         self._asked += 1
+        self._soon = self._soon or soon
         if not self._awake:
             with self._bell:
                 self._awake = True
@@ -53,30 +56,42 @@ class Mover:
 
     def _run(self) -> None:
         while self._wait_for_quiet():
-            done = self._asked
             try:
-                while self._move() and not self._closed:
-                    pass
+                self._work()
             except StoreError as problem:
                 log.warning("Pending batches wait: %s", problem, extra={"action": "pending.move_failed"})
                 if problem.code == "E6002":  # they are another engine's now
                     return
                 self._pause(RETRY_SECONDS)
-                continue
-            with self._bell:
-                self._awake = self._asked != done
+
+    def _work(self) -> None:
+        """Until all is done, or there is more to be asked for and time left to do it later."""
+        asked = self._asked
+        while self._move():
+            if self._closed or (self._asked != asked and not self._is_late()):
+                return
+        with self._bell:
+            self._since = None
+            self._awake = self._asked != asked
+            self._soon = self._soon and self._awake
 
     def _wait_for_quiet(self) -> bool:
         """Sleep until there is something to do and it is time; False when closed."""
         with self._bell:
             self._bell.wait_for(lambda: self._awake or self._closed)
-        latest = _real_time.monotonic() + LATEST_SECONDS
+            if self._since is None:
+                self._since = _real_time.monotonic()
         while not self._closed:
-            seen = self._asked
-            self._pause(QUIET_SECONDS)
-            if self._asked == seen or _real_time.monotonic() >= latest:
+            asked = self._asked
+            self._pause(QUIET_SECONDS if self._soon else IDLE_SECONDS)
+            if self._asked == asked or self._is_late():
                 break
         return not self._closed
+
+    def _is_late(self) -> bool:
+        assert self._since is not None
+        most = LATEST_SECONDS if self._soon else MOST_SECONDS
+        return _real_time.monotonic() >= self._since + most
 
     def _pause(self, seconds: float) -> None:
         with self._bell:

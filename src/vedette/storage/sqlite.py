@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from itertools import accumulate, chain, islice, starmap
+from itertools import islice, starmap
 from pathlib import Path
 from threading import Lock
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
@@ -55,11 +54,10 @@ from vedette.storage.sqlite_file import (
     open_writer,
     transaction,
 )
+from vedette.storage.sqlite_rows import APPEND, APPEND_AT, APPEND_ONCE, enter_batch, insert_rows
 
 __all__ = ["SqliteStore"]
 
-CHUNK = 64
-"""Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
 TRIM_ROWS = 10_000
 """Journal rows forgotten in one transaction, so that commits get their turn in between."""
 KEPT_ROWS = 16
@@ -68,41 +66,14 @@ KEPT_DELETES, MOST_KEPT_DELETES = 64, 2_048
 """But so many deletes are kept, too: of a long table each takes two pages of its own out of its place."""
 MOVED_ROWS = 128
 """Rows entered in one transaction, as above."""
-FEW_BATCHES = 16
+MANY_PENDING_ROWS, MOST_PENDING_ROWS = 20_000, 100_000
+"""With many pending they are entered soon, with more whoever appends enters some first."""
+LOOK_AT_LOG = 16
+"""Every so many batches."""
 LOG_BYTES_A_BATCH = 32 * 1024
-MOST_PENDING_ROWS = 20_000
-"""With more of them pending, whoever appends enters them first."""
 
-
-def _inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
-    """The statements for 0, 1, 2 … rows."""
-    # Names and places of values only: no value is ever part of a statement's text.
-    texts = [f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in range(1, CHUNK + 1)]  # noqa: S608
-    return ("", *texts)
-
-
-_PUT = _inserts(
-    "elements (id, type, attributes, targets)",
-    "(?, ?, CAST(? AS TEXT), ?)",
-    "ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes, targets = excluded.targets",
-)
-_JOURNAL_INTO = (
-    'journal (tick, "transaction", collection, key, before, after, time_ms, cause, source, partition, seq, event_id,'
-    ' "offset")'
-)
-# The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
-_JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
-_APPEND = _inserts(_JOURNAL_INTO, _JOURNAL_ROW)
-_APPEND_AT = _inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
-_APPEND_ONCE = _inserts(
-    _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
-)
-_DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
-_DEFINE = "INSERT INTO definitions (text) VALUES (?)"
-_SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-_SET_MANY = _inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
-_UNSET = "DELETE FROM meta WHERE key = ?"
 _GET = "SELECT value FROM meta WHERE key = ?"
+_SET = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 # One statement both checks that the batch may be written and notes its tick.
 _CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
     WHERE key = 'store.tick' AND (?1 = 0 OR CAST(value AS INTEGER) <= ?1)
@@ -110,7 +81,7 @@ _CLAIM = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?1)
 # A transaction by itself: the batch is kept if nobody else has opened the database since.
 _KEEP = """INSERT INTO pending (number, batch)
     SELECT ?1, ?2 WHERE ?3 = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'store.boot')"""
-_KEPT = "SELECT number, batch FROM pending ORDER BY number LIMIT ?"
+_KEPT = "SELECT number, batch FROM pending ORDER BY number"
 _ENTERED = "DELETE FROM pending WHERE number <= ?"
 _SET_TICK = """UPDATE meta SET value = max(CAST(value AS INTEGER), ?) WHERE key = 'store.tick'"""
 _OPENED = "UPDATE meta SET value = CAST(value AS INTEGER) + 1 WHERE key = 'store.boot' RETURNING value"
@@ -206,11 +177,11 @@ class SqliteStore:
             self._check_tick(batch)
             self._claim(db, batch.tick)
             self._enter(db, self._pending(db))
-            self._enter_batch(db, batch)
+            enter_batch(db, batch)
             offset = self._append_journal(db, batch.journal)
             self._pending_rows = 0
             self._tick, self._offset = max(self._tick, batch.tick), offset
-        self._note_append()
+        self._note_append(soon=True)
         return offset
 
     def read(self, after: int, limit: int) -> Sequence[JournalRow]:
@@ -285,30 +256,27 @@ class SqliteStore:
                 self._refuse(db, batch.tick)
             self._pending_rows += rows
             self._tick = max(self._tick, batch.tick)
-        self._note_append()
+        self._note_append(soon=rows <= KEPT_ROWS or self._pending_rows > MANY_PENDING_ROWS)
         return last
 
-    def _note_append(self) -> None:
+    def _note_append(self, *, soon: bool) -> None:
         self._appended += 1
-        if self._pending_rows or (self._keeps and self._log_bytes < self._log_bytes_wanted):
-            self._mover.ask()
-
-    @property
-    def _log_bytes_wanted(self) -> int:
-        """The write-ahead log is made longer ahead of what is written, but not for a few batches."""
-        return min(LOG_BYTES, self._appended * LOG_BYTES_A_BATCH) if self._appended >= FEW_BATCHES else 0
+        if self._pending_rows or self._appended % LOOK_AT_LOG == 0:
+            self._mover.ask(soon=soon)
 
     def _tidy_up(self) -> bool:
         """What can wait: batches to be entered, room in the log. Returns whether there is more to do."""
-        more = self._enter_some()
-        wanted = self._log_bytes_wanted
-        if self._log_bytes >= wanted:
-            return more
+        return self._enter_some() or self._tidy_log()
+
+    def _tidy_log(self) -> bool:
+        """Make the write-ahead log longer, ahead of what is written, but not for a few batches."""
+        wanted = min(LOG_BYTES, self._appended // LOOK_AT_LOG * LOOK_AT_LOG * LOG_BYTES_A_BATCH)
+        if not self._keeps or self._log_bytes >= wanted:
+            return False
         with self._write_lock, translated(self.place):
             if lengthen_log(self._opened(self._writer), self.path, wanted):
                 self._log_bytes = wanted
-                return more
-        return True
+        return self._log_bytes < wanted
 
     def _check_tick(self, batch: Batch) -> None:
         """Before it is kept; what is entered is checked by the tables themselves as well."""
@@ -321,40 +289,35 @@ class SqliteStore:
             return False
         with self._write_lock:
             with self._unhurried() as db:
-                found = self._pending(db, MOVED_ROWS)
-                rows = list(accumulate(batch.rows for _, batch in found))
-                some = found[: bisect_left(rows, MOVED_ROWS) + 1]
+                some = self._pending(db, MOVED_ROWS)
                 if some:
                     self._claim(db, 0)
                     self._enter(db, some)
-            self._pending_rows = self._pending_rows - rows[len(some) - 1] if some else 0
+            rows = sum(batch.rows for _, batch in some)
+            self._pending_rows = self._pending_rows - rows if some else 0
         return self._pending_rows > 0
 
-    def _pending(self, db: sqlite3.Connection, most: int = -1) -> list[tuple[int, Pending]]:
-        """Batches with their numbers, in order."""
+    def _pending(self, db: sqlite3.Connection, rows: int | None = None) -> list[tuple[int, Pending]]:
+        """Batches with their numbers, in order; as many as it takes for so many rows, or all."""
+        found: list[tuple[int, Pending]] = []
+        left = rows if rows is not None else 1 << 62
         try:
-            return [(number, decode_pending(blob)) for number, blob in db.execute(_KEPT, (most,))]
+            for number, blob in db.execute(_KEPT):
+                if left <= 0:
+                    break
+                found.append((number, decode_pending(blob)))
+                left -= found[-1][1].rows
+            return found
         except (TypeError, ValueError) as problem:
             raise damaged(self.place, f"a batch that was kept is unreadable: {problem}") from problem
 
     def _enter(self, db: sqlite3.Connection, some: Sequence[tuple[int, Pending]]) -> None:
         if some:
             effect = net_effect([batch for _, batch in some])
-            self._enter_batch(db, effect)
-            _insert(db, _APPEND_AT, effect.journal)
+            enter_batch(db, effect)
+            insert_rows(db, APPEND_AT, effect.journal)
             db.execute(_SET_TICK, (effect.tick,))
             db.execute(_ENTERED, (some[-1][0],))
-
-    def _enter_batch(self, db: sqlite3.Connection, batch: Batch) -> None:
-        """All of it but its tick and its journal rows."""
-        if batch.deletes:
-            db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
-        if batch.puts:
-            _insert(db, _PUT, _element_rows(batch.puts))
-        if batch.definitions:
-            db.executemany(_DEFINE, [(text,) for text in batch.definitions])
-        if batch.meta:
-            _set_facts(db, batch.meta)
 
     # ------------------------------------------------------------ the rest
 
@@ -383,8 +346,8 @@ class SqliteStore:
     def _append_journal(self, db: sqlite3.Connection, rows: Sequence[JournalRow]) -> int:
         """Returns the journal's last offset. Only rows of external sources can be repeats and need the check."""
         if rows and all(row.event_id is None for row in rows):
-            return _insert(db, _APPEND, rows)
-        _insert(db, _APPEND_ONCE, rows)
+            return insert_rows(db, APPEND, rows)
+        insert_rows(db, APPEND_ONCE, rows)
         return self._value(db, _LAST)
 
     def _value(self, db: sqlite3.Connection, statement: str, *values: str) -> int:
@@ -440,28 +403,3 @@ class SqliteStore:
 def _is_plain(batch: Batch) -> bool:
     """Whether nothing of it must be looked up in the tables, and no reader needs it before it is entered."""
     return not batch.definitions and all(row.event_id is None for row in batch.journal)
-
-
-def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]:
-    """Records are rows already, but for the targets of edges."""
-    return [
-        record if record[3] is None else (record[0], record[1], record[2], json.dumps(record[3]))
-        for record in records
-    ]
-
-
-def _insert(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
-    """Returns SQLite's number of the last row inserted."""
-    last = 0
-    for start in range(0, len(rows), CHUNK):
-        some = rows[start : start + CHUNK]
-        last = db.execute(statements[len(some)], list(chain.from_iterable(some))).lastrowid or 0
-    return last
-
-
-def _set_facts(db: sqlite3.Connection, facts: Sequence[tuple[str, str]]) -> None:
-    last = dict(facts)
-    _insert(db, _SET_MANY, [fact for fact in last.items() if fact[1]])
-    forgotten = [(key,) for key, value in last.items() if not value]
-    if forgotten:
-        db.executemany(_UNSET, forgotten)

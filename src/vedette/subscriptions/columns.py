@@ -9,7 +9,7 @@ Equality and order are those of vedette.language.document_values, for all pairs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -159,7 +159,11 @@ def _column(kinds: npt.NDArray[np.uint8], bits: Ints, texts: Any) -> Column:
 def column_of(values: Sequence[Any]) -> Column:
     """The column of canonical values (`vedette.values`), ABSENT and UNREACHABLE among them."""
     count = len(values)
-    kinds = np.fromiter(map(_KIND_OF.get, map(type, values), repeat(MAP)), np.uint8, count)
+    types = set(map(type, values))
+    if len(types) == 1:
+        kinds = np.full(count, _KIND_OF.get(types.pop(), MAP), np.uint8)
+    else:
+        kinds = np.fromiter(map(_KIND_OF.get, map(type, values), repeat(MAP)), np.uint8, count)
     counts = np.bincount(kinds, minlength=MAP + 1)
     bits = np.zeros(count, np.int64)
     for kind, read in _BITS:
@@ -191,10 +195,13 @@ _BITS: tuple[tuple[int, Callable[[Sequence[Any]], Ints]], ...] = (
 )
 
 
-def extract(documents: Iterable[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
+def extract(documents: Sequence[dict[str, Any] | None], path: Sequence[str]) -> list[Any]:
     """What stands at a path in each document."""
     first, *rest = path
-    values = [UNREACHABLE if d is None else d.get(first, ABSENT) for d in documents]
+    try:
+        values = [document[first] for document in documents]  # type: ignore[index]
+    except (KeyError, TypeError):
+        values = [UNREACHABLE if d is None else d.get(first, ABSENT) for d in documents]
     for name in rest:
         values = [v.get(name, ABSENT) if v.__class__ is dict else UNREACHABLE for v in values]
     return values

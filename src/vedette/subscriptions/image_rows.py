@@ -30,24 +30,23 @@ class ImageRows:
     def __init__(self, tenant: str, collection: str, changes: Sequence[DocumentChange]) -> None:
         self.tenant, self.collection = tenant, collection
         self.changes = changes
-        rows = [
-            (number, side)
-            for number, change in enumerate(changes)
-            for side, image in enumerate((change.before, change.after))
-            if image is not None
-        ]
-        self.change: Ints = np.array([number for number, _ in rows], np.int64)
-        self.after: Bools = np.array([side for _, side in rows], np.bool_)
+        count = len(changes)
+        there = np.empty((count, 2), np.bool_)
+        there[:, 0] = [change.before is not None for change in changes]
+        there[:, 1] = [change.after is not None for change in changes]
+        rows = np.flatnonzero(there)
+        self.change: Ints = rows >> 1
+        self.after: Bools = (rows & 1).astype(np.bool_)
         """Whether the row is the image after the change."""
-        self.subject: Bools = np.array([side == 1 or changes[n].after is None for n, side in rows], np.bool_)
+        self.subject: Bools = self.after | ~there[self.change, 1]
         """Whether the row is the one that a filter about the change itself is asked of."""
-        self.offsets: Ints = np.array([changes[number].offset for number, _ in rows], np.int64)
-        self._rows = rows
-        self._documents = [changes[n].after if side else changes[n].before for n, side in rows]
+        self.offsets: Ints = np.array([change.offset for change in changes], np.int64)[self.change]
+        self._numbers: list[int] = self.change.tolist()
+        self._documents = [image for change in changes for image in change[3:] if image is not None]
         self._columns: dict[FieldPath, Column] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._numbers)
 
     def field(self, path: FieldPath) -> Column:
         column = self._columns.get(path)
@@ -61,16 +60,16 @@ class ImageRows:
             case "doc":
                 return extract(self._documents, names)
             case "before":
-                return extract([self.changes[n].before for n, _ in self._rows], names)
+                return extract([self.changes[n].before for n in self._numbers], names)
             case "id":
-                return [self.changes[n].key for n, _ in self._rows]
+                return [self.changes[n].key for n in self._numbers]
             case "op":
-                return [self.changes[n].op for n, _ in self._rows]
-        return [self.collection] * len(self._rows)
+                return [self.changes[n].op for n in self._numbers]
+        return [self.collection] * len(self._numbers)
 
     def environment(self, row: int) -> Environment:
         """The same row for the closures."""
-        change = self.changes[self._rows[row][0]]
+        change = self.changes[self._numbers[row]]
         return Environment(
             doc=self._documents[row],
             id=change.key,

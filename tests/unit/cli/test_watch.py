@@ -43,6 +43,13 @@ def records(text: str) -> list[dict[str, Any]]:
 # ---- what is printed
 
 
+def test_a_directory_is_named_with_an_option(cli: Cli) -> None:
+    done = cli("watch", ALL, "data")
+    assert done.exit_code != 0
+    assert "a data directory is named with --data data" in done.stderr
+    assert not Path("data").exists()
+
+
 def test_events_are_json_lines_where_nobody_looks(cli: Cli) -> None:
     done = cli("watch", ALL, "--exec", "script.mew", "--count", "4")
     assert done.exit_code == 0, done.stderr

@@ -42,7 +42,8 @@ async def talk(path: Path, *data: bytes) -> tuple[list[Frame], bool]:
     reader, writer = await asyncio.open_unix_connection(str(path))
     for each in data:
         writer.write(each)
-    frames, heard, closed = FrameReader(), [], False
+    heard: list[Frame] = []
+    frames, closed = FrameReader(), False
     try:
         async with asyncio.timeout(0.3):
             while received := await reader.read(65_536):

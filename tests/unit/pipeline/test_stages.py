@@ -170,6 +170,28 @@ def test_match_sends_on_what_it_cannot_read(place: Place):
     assert found["gateway"].to_pylist() == [-1, place.numbers["g1"], -1]
 
 
+@pytest.mark.parametrize(
+    "poison",
+    [
+        b'{"n": 123456789012345678901234567890}',
+        b'{"n": {"$timestamp": "yesterday"}}',
+        b'{"n": {"$duration": "long"}}',
+        b'{"n": {"$float": "much"}}',
+        b'{"n": 1e999}',
+        b'{"n": ' + b'{"a":' * 3000 + b"1" + b"}" * 3000 + b"}",
+        b'[{"n": 1}]',
+        b'{"n": 1}, {"n": 2}',
+        b"{",
+    ],
+)
+def test_match_sets_a_poisonous_document_apart_and_goes_on(place: Place, poison: bytes):
+    number = place.subscribe("g1", "doc.n > 1")
+    rows = [row(n) for n in range(1, 6)] + [row(6, after=poison)] + [row(n) for n in range(7, 9)]
+    found = place.matched(*rows).to_pylist()
+    assert [each["offset"] for each in found if number in each["enter"]] == [2, 3, 4, 5, 7, 8]
+    assert [each["offset"] for each in found if each["problem"] is not None] == [6]
+
+
 def test_route_finds_gateways_and_broadcasts_while_the_index_is_unsure(place: Place):
     place.subscribe("g1", "true")
     found = place.matched(row(1))

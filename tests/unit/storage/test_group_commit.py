@@ -250,6 +250,25 @@ def test_callbacks(store: SlowStore, gate: GroupCommit[int]) -> None:
     assert told[-1] == (3, None), "at once, when it is durable already"
 
 
+def test_whoever_is_in_no_hurry_is_called_by_the_one_who_waits(
+    store: SlowStore, gate: GroupCommit[int]
+) -> None:
+    writer = Writer(gate)
+    called: list[str] = []
+
+    def commit() -> None:
+        tick = writer.submit()
+        gate.notify(tick, lambda _: called.append(threading.current_thread().name), hurry=False)
+        gate.wait(tick, PATIENCE)
+
+    with running(*[commit] * 8):
+        pass
+    assert len(called) == 8
+    tick = writer.submit()  # nobody waits for this one: within the delay, then
+    gate.notify(tick, lambda _: called.append("late"), hurry=False)
+    eventually(lambda: called[-1] == "late")
+
+
 def test_a_loop_can_be_woken_once_per_flush() -> None:
     store = SlowStore(seconds=0.002)
 

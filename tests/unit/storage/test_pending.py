@@ -33,7 +33,7 @@ class StillMover:
     def __init__(self, move: Callable[[], bool], name: str) -> None:
         self.move, self.name = move, name
 
-    def ask(self) -> None:
+    def ask(self, *, soon: bool = True) -> None:
         """It is asked in vain."""
 
     def close(self) -> None:

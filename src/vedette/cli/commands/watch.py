@@ -26,22 +26,14 @@ __all__ = ["watch"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _refuse_surplus(given: str | None) -> None:
-    """`vedette shell data` is right, so `vedette watch … data` is tried."""
-    if given is not None:
-        raise typer.BadParameter(
-            f"only one statement fits here; a data directory is named with --data {given}"
-        )
-
-
 def watch(
+    context: typer.Context,
     statement: Annotated[
         str,
         typer.Argument(
             metavar="WATCH|NAME", help="A WATCH statement; or the name or handle of a watch that lasts."
         ),
     ],
-    surplus: Annotated[str | None, typer.Argument(metavar="", hidden=True, callback=_refuse_surplus)] = None,
     data: DataOption = DEFAULT_DATA,
     database: DatabaseOption = "default",
     actor: ActorOption = None,
@@ -91,6 +83,9 @@ def watch(
       vedette watch board
       vedette watch 'WATCH m: Message [mode: consume, buffer: 1] RETURN m.text' --ack
     """
+    if context.args:  # `vedette shell data` is right, so `vedette watch … data` is tried
+        surplus = " ".join(context.args)
+        raise CommandFailed(f"One statement is enough: a data directory is named with --data {surplus}")
     from vedette.cli.display import display_for
     from vedette.cli.following import Following
     from vedette.cli.parameters import read_parameters

@@ -245,11 +245,11 @@ export class Session {
     this.#establish(watch);
   }
 
-  #status({ status, reason, subIds = [], errors = [] }) {
+  #status({ status, subIds = [], errors = [] }) {
     for (const sub of subIds) {
       const watch = this.#watches.get(sub);
       if (!watch) continue;
-      if (status === "resync-required" && reason !== "auth") {
+      if (status === "resync-required") {
         setTimeout(() => this.#open && this.#watches.has(sub) && this.#establish(watch), Math.random() * 500);
       } else if (status === "ended") {
         this.#watches.delete(sub);

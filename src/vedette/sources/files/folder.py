@@ -9,6 +9,7 @@ source is down, and nothing of it counts as deleted.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,6 +47,10 @@ class Folder:
         self.watch_id, self.root, self.selection = watch_id, root, selection
         self._seen, self._clock = seen, clock
         self._known = seen.known(watch_id)
+        self._folders: Counter[str] = Counter()
+        """Folders with something known below, and how much."""
+        for path in self._known:
+            self._count_folders(path, 1)
 
     def __len__(self) -> int:
         """Files that are known."""
@@ -67,16 +72,15 @@ class Folder:
         down = self._root_problem()
         if down is not None:
             return Look(down=down)
-        result, known = Scan(), dict[str, FileStamp]()
-        for path in _topmost(paths):
-            if path == "":
-                return self.reconcile()
-            part = scan(self.root, self.selection, path)
-            result.found.update(part.found)
-            result.unreadable.update(part.unreadable)
-            if path in part.found:  # a file; what was below a folder of that name is gone
-                known.update({path: self._known[path]} if path in self._known else {})
-            known.update(self._seen.known_below(self.watch_id, path) if path not in known else {})
+        starts = _topmost(paths)
+        if "" in starts:
+            return self.reconcile()
+        result, known = scan(self.root, self.selection, starts), dict[str, FileStamp]()
+        for path in starts:
+            if path in self._folders:
+                known.update(self._seen.known_below(self.watch_id, path))
+            elif path in self._known:
+                known[path] = self._known[path]
         return self._compared(known, result, alive=set())
 
     def announce(self, changes: Iterable[FileChange]) -> None:
@@ -100,11 +104,24 @@ class Folder:
         self._seen.apply(self.watch_id, changes)
         for change in changes:
             if change.old_path is not None:
-                self._known.pop(change.old_path, None)
+                self._forget(change.old_path)
             if change.stamp is None:
-                self._known.pop(change.path, None)
+                self._forget(change.path)
             else:
+                self._count_folders(change.path, 0 if change.path in self._known else 1)
                 self._known[change.path] = change.stamp
+
+    def _forget(self, path: str) -> None:
+        if self._known.pop(path, None) is not None:
+            self._count_folders(path, -1)
+
+    def _count_folders(self, path: str, step: int) -> None:
+        folder = path.rpartition("/")[0]
+        while folder and step:
+            self._folders[folder] += step
+            if not self._folders[folder]:
+                del self._folders[folder]
+            folder = folder.rpartition("/")[0]
 
     def relatives(self, paths: Iterable[str]) -> set[str]:
         """Paths that the operating system names, as ours: by the real folder when that is inside the root.

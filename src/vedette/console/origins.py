@@ -1,0 +1,61 @@
+"""Which web pages may use the HTTP API: the server's own host and those that the settings name. Others are turned away.
+
+A browser asks before it lets a page of another origin read an answer (CORS): pages that may are told so. A page on
+another port of the same host is another origin to a browser, and not to us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from vedette.gateway.server import is_loopback, origin_allowed
+
+__all__ = ["KnownOrigins"]
+
+_BEFORE = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
+    "Access-Control-Max-Age": "600",
+}
+
+
+class KnownOrigins:
+    """Pages of other origins, and names that were made to point here, are turned away."""
+
+    def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...], guarded: bool) -> None:
+        self._app, self._allowed, self._guarded = app, allowed, guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        named = self._guarded or is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host)
+        if not named or not origin_allowed(origin, host, self._allowed, guarded=self._guarded):
+            await PlainTextResponse("Pages of this origin may not ask\n", 403)(scope, receive, send)
+        elif not origin:
+            await self._app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            await Response(status_code=204, headers=_BEFORE)(scope, receive, _telling(send, origin))
+        else:
+            await self._app(scope, receive, _telling(send, origin))
+
+
+def _telling(send: Send, origin: str) -> Send:
+    """Say in the answer that pages of this origin may read it."""
+
+    async def told(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer = MutableHeaders(scope=message)
+            answer["Access-Control-Allow-Origin"] = origin
+            answer.add_vary_header("Origin")
+        await send(message)
+
+    return told

@@ -1,0 +1,53 @@
+"""HTTP connections that do not dawdle: a request's head is due in time, and sockets are not for keeping.
+
+uvicorn gives a client as long as it likes to send the head of a request. Whoever opens sockets and says nothing, or a
+byte a minute, would in the end take every file descriptor of the engine's process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+__all__ = ["HEAD_SECONDS", "TimelyRequests"]
+
+HEAD_SECONDS = 10.0
+
+
+class TimelyRequests(H11Protocol):
+    """uvicorn's protocol, with a time for each head and a bound for all connections."""
+
+    most_connections = 4_096
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self.most_connections:
+            transport.abort()
+        else:
+            self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._stop_waiting()
+        elif self._due is None and not self.transport.is_closing():
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._due = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None

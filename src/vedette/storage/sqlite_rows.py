@@ -1,0 +1,82 @@
+"""How rows go into the tables of a SQLite file: by up to 64 at a time in one statement, whatever their number."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from vedette.storage.seam import Batch, ElementRecord
+
+__all__ = ["APPEND", "APPEND_AT", "APPEND_ONCE", "enter_batch", "insert_rows"]
+
+CHUNK = 64
+"""Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
+
+
+def _inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
+    """The statements for 0, 1, 2 … rows."""
+    # Names and places of values only: no value is ever part of a statement's text.
+    texts = [f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in range(1, CHUNK + 1)]  # noqa: S608
+    return ("", *texts)
+
+
+_PUT = _inserts(
+    "elements (id, type, attributes, targets)",
+    "(?, ?, CAST(? AS TEXT), ?)",
+    "ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes, targets = excluded.targets",
+)
+_JOURNAL_INTO = (
+    'journal (tick, "transaction", collection, key, before, after, time_ms, cause, source, partition, seq, event_id,'
+    ' "offset")'
+)
+# The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
+_JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
+APPEND = _inserts(_JOURNAL_INTO, _JOURNAL_ROW)
+APPEND_AT = _inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
+APPEND_ONCE = _inserts(
+    _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
+)
+_DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
+_DEFINE = "INSERT INTO definitions (text) VALUES (?)"
+_SET_MANY = _inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+_UNSET = "DELETE FROM meta WHERE key = ?"
+
+
+def enter_batch(db: sqlite3.Connection, batch: Batch) -> None:
+    """All of it but its tick and its journal rows."""
+    if batch.deletes:
+        db.execute(_DELETE, (json.dumps(list(batch.deletes)),))
+    if batch.puts:
+        insert_rows(db, _PUT, _element_rows(batch.puts))
+    if batch.definitions:
+        db.executemany(_DEFINE, [(text,) for text in batch.definitions])
+    if batch.meta:
+        _set_facts(db, batch.meta)
+
+
+def _element_rows(records: Sequence[ElementRecord]) -> Sequence[tuple[Any, ...]]:
+    """Records are rows already, but for the targets of edges."""
+    return [
+        record if record[3] is None else (record[0], record[1], record[2], json.dumps(record[3]))
+        for record in records
+    ]
+
+
+def insert_rows(db: sqlite3.Connection, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> int:
+    """Returns SQLite's number of the last row inserted."""
+    last = 0
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        last = db.execute(statements[len(some)], list(chain.from_iterable(some))).lastrowid or 0
+    return last
+
+
+def _set_facts(db: sqlite3.Connection, facts: Sequence[tuple[str, str]]) -> None:
+    last = dict(facts)
+    insert_rows(db, _SET_MANY, [fact for fact in last.items() if fact[1]])
+    forgotten = [(key,) for key, value in last.items() if not value]
+    if forgotten:
+        db.executemany(_UNSET, forgotten)

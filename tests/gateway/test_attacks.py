@@ -1,0 +1,226 @@
+"""What somebody does who means harm: opens and says nothing, floods, guesses, asks for what is another's."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.serving import Serving
+from tests.gateway.signing import KEYS
+from tests.gateway.test_http import get
+from tests.gateway.wire import Wire
+from vedette.console import http, timely
+from vedette.console.metrics import metrics_text, service_figures
+from vedette.gateway import link
+from vedette.gateway.broker import Broker
+from vedette.gateway.engine_thread import EngineThread
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server import most_sockets
+
+UPGRADE = (
+    "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Serving]:
+    with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.5)) as server:
+        server.home.define("node Task { n: Int = 0 }")
+        yield server
+
+
+def dial(port: int) -> socket.socket:
+    line = socket.create_connection(("127.0.0.1", port), timeout=20)
+    line.settimeout(20)
+    return line
+
+
+def is_cut(line: socket.socket) -> bool:
+    """Whether the other side ends it, after whatever it says."""
+    try:
+        while line.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    line.close()
+    return True
+
+
+# --- sockets ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", ["", "G", UPGRADE, UPGRADE + "\r\n", UPGRADE + "X-Slow: " + "x" * 500])
+def test_who_does_not_get_to_the_point_is_cut_off(server: Serving, said: str):
+    """Nothing, half a handshake, a handshake and no auth."""
+    line = dial(server.port)
+    line.sendall(said.encode())
+    assert is_cut(line)
+
+
+def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server: Serving):
+    server.service.server.most_sockets = 3
+    held = [dial(server.port) for _ in range(3)]
+    server.on_loop(lambda: None)
+    for line in held:
+        line.sendall((UPGRADE + "\r\n").encode())
+        assert line.recv(4096).startswith(b"HTTP/1.1 101")
+    assert is_cut(dial(server.port))
+    for line in held:
+        line.close()
+
+
+def test_no_bound_takes_the_last_descriptor():
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert most_sockets(10**9) <= max(64, allowed - 512)
+    assert most_sockets(100) == 164
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "])
+def test_a_request_that_never_ends_is_cut_off(server: Serving, monkeypatch: pytest.MonkeyPatch, said: bytes):
+    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
+    line = dial(server.http_port)
+    line.sendall(said)
+    assert is_cut(line)
+
+
+def test_so_is_a_second_request_on_the_same_line(server: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
+    line = dial(server.http_port)
+    line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert b"200 OK" in line.recv(4096)
+    line.sendall(b"GET /hea")
+    assert is_cut(line)
+
+
+def test_a_body_that_never_comes_is_refused(server: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.3)
+    line = dial(server.http_port)
+    head = (
+        "POST /v1/databases/default/execute HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    )
+    line.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    assert b"408 Request Timeout" in line.recv(4096)
+    line.close()
+
+
+def test_http_connections_are_bounded(server: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timely.TimelyRequests, "most_connections", 2)
+    held = [dial(server.http_port) for _ in range(2)]
+    for line in held:
+        line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200 OK" in line.recv(4096)
+    assert is_cut(dial(server.http_port))
+    for line in held:
+        line.close()
+
+
+# --- what is kept for a client ------------------------------------------------------------------------------------
+
+
+def test_refused_subscriptions_leave_nothing_behind(wire: Wire):
+    client = wire.client()
+    client.define("node Task { n: Int = 0 }")
+    connection = client.connection
+    asked, connection._ask = connection._ask, lambda _: False
+    for n in range(wire.limits.max_subscriptions_per_connection + 5):
+        client.raw(
+            json.dumps({"type": "subscribe", "id": f"s{n}", "payload": {"watch": "WATCH t: Task RETURN t"}})
+        )
+    assert {message["payload"]["code"] for message in client.all()} == {"busy"}
+    connection._ask = asked
+    client.send("subscribe", {"watch": "WATCH t: Task RETURN t"}, id="s")
+    assert client.take()["type"] == "subscribe_ack"
+
+
+class Nobody:
+    def say(self, records: list[Any]) -> None:
+        pass
+
+
+def test_a_flood_of_acks_is_one_ack():
+    port, engine = Nobody(), EngineThread(lambda _: Broker.__new__(Broker))
+    for seq in (5, 9, 7):
+        assert engine.post(port, link.Trim(conn=1, sub="s", seq=seq))
+    for _ in range(10_000):
+        engine.post(port, link.Trim(conn=1, sub="t", seq=1))
+    assert sorted(t.seq for t in engine._trims.values()) == [1, 9]
+    assert engine.waiting == 0
+
+
+def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
+    client = wire.client()
+    client.define("node Task { n: Int = 0 }")
+    client.send("subscribe", {"watch": "WATCH t: Task [delivery: reliable] RETURN t.n"}, id="s")
+    (known,) = wire.broker.clients.values()
+    known.busy = True
+    for seq in range(1_000):
+        client.send("ack", {"seq": seq, "subId": "s"})
+        client.send("ack", {"seq": seq, "subId": f"no such {seq}"})
+    assert [trim.seq for trim in known.trims.values()] == [999]
+    assert not known.queue
+    known.busy = False
+
+
+# --- names, tenants, words ----------------------------------------------------------------------------------------
+
+
+STRANGE = [
+    "../other",
+    "a/b",
+    "a\\b",
+    ".",
+    "..",
+    "a\x00b",
+    "a\nb",
+    "x" * 300,
+    "con\r\nX-Header: y",
+    "*",
+    "\u202e",
+    "CON",
+]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_the_name_of_a_database_is_a_name_and_no_path(tmp_path: Path, name: str):
+    """Refused, or kept as it is under the data directory: each its own."""
+    wire = Wire(str(tmp_path / "home" / "data"))
+    client = wire.client("")
+    answer = client.ask("auth", {"token": "", "database": name})
+    if answer["type"] == "auth_ack":
+        client.define("node Secret { n: Int = 0 }")
+        client.execute("SPAWN s: Secret { n = 1 }")
+        assert name in wire.home.databases()
+    else:
+        assert answer["payload"]["code"] != "internal", answer
+    wire.client().define("node Secret { n: Int = 0 }")
+    assert wire.client().execute("MATCH s: Secret RETURN s")["rows"] == []
+    outside = {path.name for path in tmp_path.rglob("*") if tmp_path / "home" / "data" not in path.parents}
+    assert outside == {"home", "data"}
+    wire.close()
+
+
+def test_an_answer_never_repeats_headers_of_the_request(server: Serving):
+    status, body = get(server, "/v1/databases/a%0d%0aX-Evil:%201/execute")
+    assert status in (400, 404, 405)
+    assert b"X-Evil" not in body
+    status, body = get(server, "/realtime/sse?database=default%0d%0aX-Evil:1&collection=Task")
+    assert status == 400
+    assert b"\r\nX-Evil" not in body
+
+
+def test_who_is_served_is_told_to_nobody_from_outside(tmp_path: Path):
+    keys = tmp_path / "keys.json"
+    keys.write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
+    with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
+        server.on_loop(lambda: server.service.engine.broker.desk("secret-customer"))
+        figures = service_figures(server.service)
+        assert b"secret-customer" in metrics_text(figures)
+        assert b"secret-customer" not in metrics_text(figures, names=False)
+        assert b"vedette_connections" in metrics_text(figures, names=False)

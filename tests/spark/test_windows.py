@@ -1,0 +1,91 @@
+"""Windows on Spark: what they told is told once and whole, whatever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from tests.spark.conftest import Shop
+from vedette.clock import SystemClock
+from vedette.pipeline.ingest_desk import IngestDesk
+from vedette.pipeline.ingest_frames import Deliver, WindowTold
+from vedette.pipeline.stream import stop_stream
+from vedette.pipeline.windows import start_windows
+from vedette.sources.images import decode_image
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.registry import SubscriptionRequest
+
+LISTED = "WATCH o: shop::orders WHERE o.total > 0 [window: tumbling(500ms), initial: none] RETURN o.n"
+COUNTED = (
+    "WATCH o: shop::orders [window: tumbling(700ms)] RETURN o.status, COUNT(*) AS n, SUM(o.total) AS total"
+)
+
+
+def watch(shop: Shop, id: str, text: str) -> int:
+    form = Form(kind="watch", source=text, time=SystemClock().now())
+    wish = SubscriptionRequest(
+        id=id, tenant="default", collection="shop::orders", boundary=shop.journal.last_offset(), form=form
+    )
+    (number,) = shop.registry.register("g1", [wish], 3600)
+    shop.compactor.publish()
+    return number
+
+
+def write(shop: Shop, *numbers: int, status: str = "paid") -> None:
+    now = int(SystemClock().now().timestamp() * 1000)
+    shop.write(*((f"k{n}", {"n": n, "total": n, "status": status}) for n in numbers), time_ms=now)
+
+
+def told(shop: Shop, number: int) -> list[dict[str, Any]]:
+    """What a gateway makes of it: repeats are dropped, positions are consecutive."""
+    desk = IngestDesk().take(Deliver(number=1, windows=list(shop.receiver.windows)))
+    found = [event for event in desk if isinstance(event, WindowTold) and event.subscription == number]
+    assert [event.position for event in found] == list(range(1, len(found) + 1))
+    return [decode_image(event.payload) for event in found]
+
+
+def listed(shop: Shop, number: int) -> list[int]:
+    return [inner["match"]["o.n"] for event in told(shop, number) for inner in event["events"]]
+
+
+def counted(shop: Shop, number: int) -> dict[str, tuple[int, int]]:
+    """The groups as they are by now."""
+    groups: dict[str, tuple[int, int]] = {}
+    for event in told(shop, number):
+        for row in event.get("matches", [event.get("match")]):
+            groups[row["o.status"]] = (row["n"], row["total"])
+        if event["type"] == "removed":
+            del groups[event["match"]["o.status"]]
+    return groups
+
+
+def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, tmp_path: Path):
+    write(shop, 1, 2)  # before anybody watches: in the snapshot of the counts, in no list
+    checkpoint = tmp_path / "windows"
+    query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
+    try:
+        in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
+        write(shop, 3, 4)
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 120)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 60)
+        os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
+        write(shop, 5)
+        write(shop, 1, status="open")
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5], 120)
+        assert shop.receiver.wait_for(
+            lambda: counted(shop, in_counts) == {"paid": (4, 14), "open": (1, 1)}, 60
+        )
+    finally:
+        query.stop()  # in the middle of whatever it does
+    write(shop, 6)
+    query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
+    try:
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 120)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 60)
+        types = [event["type"] for event in told(shop, in_counts)]
+        assert types[0] == "initial"
+        assert set(types[1:]) <= {"added", "changed"}
+    finally:
+        stop_stream(query)

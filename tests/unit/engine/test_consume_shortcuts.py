@@ -1,0 +1,201 @@
+"""Shortcuts of consume mode: what is looked at late, let into line by others, or acknowledged without a transaction.
+
+Each must come to the same as the long way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vedette
+from vedette.engine.home import Vedette
+from vedette.errors import VedetteError
+from vedette.testing import ManualClock
+
+ONTOLOGY = """
+node Job { n: Int = 0, text: String?, rank: Int? }
+node User { name: String }
+node Channel { }
+edge lies_in(job: Job, channel: Channel) [on_kill_source: prevent] { }
+"""
+ORDERED = "WATCH j: Job [mode: consume, ordering: attribute(j.rank DESC, j.n ASC)] RETURN j.n, j.text"
+
+
+def make_db(location: str = ":memory:") -> Vedette:
+    db: Vedette = vedette.open(location, clock=ManualClock(), environment={})
+    db.define(ONTOLOGY)
+    return db
+
+
+@pytest.fixture
+def db() -> Iterator[Vedette]:
+    db = make_db()
+    yield db
+    db.default.watching.consuming.validate()
+    db.close()
+
+
+def pool_of(db: Vedette) -> Any:
+    (pool,) = db.default.watching.consuming.supply.pools.values()
+    return pool
+
+
+def taken(handle: Any, limit: int | None = None) -> list[tuple[Any, Any]]:
+    events = [event for event in handle.poll(limit) if event.type == "consumed"]
+    return [(event.match["j.n"], event.match["j.text"]) for event in events]
+
+
+# --- looked at late ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_handed_out_is_the_element_as_it_is_then(db: Vedette) -> None:
+    with db.session() as s:
+        worker = s.watch(ORDERED)
+        for n in range(4):
+            s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
+        assert pool_of(db).late is not None
+        s.execute('MATCH j: Job WHERE j.n = 0 SET j.rank = 9 SET j.text = "new"')
+        s.execute("MATCH j: Job WHERE j.n = 3 SET j.rank = null")  # nulls first, when descending
+        assert taken(worker) == [(3, "old"), (0, "new"), (2, "old"), (1, "old")]
+
+
+def test_a_transaction_that_is_open_changes_nothing_of_what_is_handed_out(db: Vedette) -> None:
+    with db.session() as s, db.session() as other:
+        worker = s.watch(ORDERED)
+        s.execute('SPAWN j: Job { n = 1, text = "old" }')
+        other.run('BEGIN; MATCH j: Job SET j.text = "never"')
+        assert taken(worker) == [(1, "old")]
+        other.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "WATCH j: Job [mode: consume, ordering: attribute(10 / j.n ASC)] RETURN j.n, j.text",
+        "WATCH j: Job [mode: consume, serialize_by: j.rank] RETURN j.n, j.text",
+        "WATCH j: Job, c: Channel, lies_in(j, c) [mode: consume] RETURN j.n, j.text",
+    ],
+    ids=["may fail", "by key", "of several elements"],
+)
+def test_matches_that_do_not_follow_from_one_element_are_kept(db: Vedette, statement: str) -> None:
+    with db.session() as s:
+        s.watch(statement)
+        assert pool_of(db).late is None
+
+
+def test_a_policy_that_comes_later_ends_the_late_looks(db: Vedette) -> None:
+    with db.session() as s:
+        actor = s.execute('SPAWN u: User { name = "ann" } RETURNING id').rows[0][0]
+        worker = s.watch(ORDERED)
+        theirs = db.session(actor).watch(ORDERED)  # of the same shape, and with eyes of its own
+        for n in range(3):
+            s.execute('SPAWN j: Job { n = $n, rank = $n, text = "old" }', n=n)
+        db.define("policy odd_only: ON MATCH(j: Job) ALLOW IF j.n = 1")
+        assert {pool.late for pool in db.default.watching.consuming.supply.pools.values()} == {None}
+        db.default.watching.consuming.validate()
+        assert taken(theirs) == [(1, "old")]
+        s.execute('MATCH j: Job WHERE j.n = 2 SET j.text = "new"')
+        assert taken(worker) == [(2, "new"), (0, "old")]
+
+
+# --- let into line ----------------------------------------------------------------------------------------------
+
+
+def test_a_crowd_stands_in_line_when_its_commit_returns(tmp_path: Path) -> None:
+    with make_db(str(tmp_path / "data")) as db, db.session() as s:
+        worker = s.watch(ORDERED)
+        s.execute("BEGIN")
+        for n in range(1_000):
+            s.execute("SPAWN j: Job { n = $n, rank = $rank }", n=n, rank=n % 7)
+        s.execute("COMMIT")
+        pool = pool_of(db)
+        assert (len(pool), pool.arriving) == (1_000, 0)
+        expected = sorted(range(1_000), key=lambda n: (-(n % 7), n))
+        assert [n for n, _ in taken(worker)] == expected[: worker.watch.options.buffer]
+
+
+# --- acknowledged without a transaction -------------------------------------------------------------------------
+
+
+def acknowledge_all(db: Vedette) -> list[Any]:
+    """All that can be seen of ten acknowledgements."""
+    with db.session() as s:
+        worker = s.watch("WATCH j: Job [mode: consume] RETURN j.n, j.text")
+        mirror = s.watch("WATCH j: Job RETURN j.n")
+        count = s.watch("WATCH j: Job RETURN COUNT(j) AS c")
+        for n in range(10):
+            s.execute("SPAWN j: Job { n = $n }", n=n)
+        _, *jobs = worker.poll()
+        worker.nack(jobs[0])
+        ids = [str(job.delivery_id) for job in jobs]
+        results = [s.ack(ids[1:2]), s.ack(ids[2:])]
+        (again,) = worker.poll()
+        results.append(s.execute("ACK $id", id=again.delivery_id))
+        with pytest.raises(VedetteError, match="E8004"):
+            worker.ack(again)
+        seen = [event.to_dict() for watch in (mirror, count) for event in watch.poll()]
+        told = [(r.tick, r.deleted, r.unlinked, r.warnings) for r in results]
+        commits = [
+            (
+                c.sequence,
+                c.tick,
+                c.next_tick,
+                c.cause,
+                c.meta,
+                [(b and b.id, a and a.id) for b, a in c.changes],
+            )
+            for c in db.default.history.after(0)
+        ]
+        return [seen, told, commits, s.execute("MATCH j: Job RETURN j.n").rows]
+
+
+def test_the_short_way_is_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, slow = make_db(), make_db()
+    short = acknowledge_all(quick)
+    monkeypatch.setattr(slow.default.state, "is_free", lambda element: False)
+    assert acknowledge_all(slow) == short
+    assert short[-1] == []
+    quick.close()
+    slow.close()
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "rule mourn: t: Tomb WHERE NOT EXISTS(j: Job) AND t.n = 0 => SET t.n = 1",
+        "constraint some: t: Tomb => EXISTS(j: Job)",
+    ],
+    ids=["rule", "constraint"],
+)
+def test_where_others_have_a_say_there_is_a_transaction(db: Vedette, declaration: str) -> None:
+    db.define(f"node Tomb {{ n: Int = 0 }}\n{declaration}")
+    with db.session() as s:
+        s.execute("SPAWN j: Job { n = 1 }")
+        s.execute("SPAWN t: Tomb { }")
+        worker = s.watch("WATCH j: Job [mode: consume] RETURN j.n, j.text")
+        _, job = worker.poll()
+        if declaration.startswith("rule"):
+            worker.ack(job)
+            assert s.execute("MATCH t: Tomb RETURN t.n").rows == [(1,)]
+        else:
+            with pytest.raises(VedetteError, match="constraint violation"):
+                worker.ack(job)
+            assert s.execute("MATCH j: Job RETURN j.n").rows == [(1,)]
+
+
+def test_an_edge_may_refuse(db: Vedette) -> None:
+    with db.session() as s:
+        s.execute("SPAWN j: Job { n = 1 }")
+        s.execute("SPAWN c: Channel { }")
+        s.execute("MATCH j: Job, c: Channel LINK lies_in(j, c)")
+        worker = s.watch("WATCH j: Job [mode: consume] RETURN j.n, j.text")
+        _, job = worker.poll()
+        with pytest.raises(VedetteError, match="restricted"):
+            worker.ack(job)
+        s.execute("MATCH lies_in(j, c) AS l UNLINK l")
+        worker.ack(job)
+        assert s.execute("MATCH j: Job RETURN j.n").rows == []
