@@ -18,6 +18,7 @@ from vedette.ingest.daemon import FolderDaemon
 from vedette.ingest.embedding import Embedder, WordLlamaEmbedder
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
 from vedette.ingest.ingestion import Ingestion
+from vedette.ingest.opening_vectors import OpeningVectors
 from vedette.ingest.qdrant import QdrantVectors
 from vedette.pipeline.file_batches import BulkConfig, BulkFiles, Recipe, SparkDesk, SparkPreparation
 from vedette.sources.files.seen import SeenFiles
@@ -34,7 +35,7 @@ _ROOM = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
 class Parts:
     tables: HandshakeTables
     queue: EngineFileQueue
-    store: QdrantVectors
+    store: OpeningVectors
     embedder: Embedder
     seen: SeenFiles
     daemon: FolderDaemon
@@ -52,7 +53,7 @@ def parts(data: Path, root: Path, *, spark: bool = False) -> Iterator[Parts]:
             tables.add_watch(WatchFolderConfig(watch_id=WATCH, path=str(root), collection=COLLECTION))
         seen = SeenFiles(data / "folders.db")
         stack.callback(seen.close)
-        store, embedder = QdrantVectors(data / "vectors"), WordLlamaEmbedder()
+        store, embedder = OpeningVectors(lambda: QdrantVectors(data / "vectors")), WordLlamaEmbedder()
         stack.callback(store.close)
         queue = stack.enter_context(
             EngineFileQueue(home.database(QUEUE_DATABASE), data / "handshake.db", lease=timedelta(minutes=5))

@@ -78,7 +78,7 @@ class Orders:
                 after=encode_image(
                     {
                         "customer": self._chance.randrange(self._watches),
-                        "note": "a few words about this order",
+                        "number": len(self.sent) + n,
                     }
                 ),
                 time_ms=0,
@@ -111,21 +111,35 @@ async def run(home: Path, journal: CollectionJournal, options: argparse.Namespac
         clients[n % len(clients)].watch("WATCH o: shop::orders WHERE o.customer = $n RETURN o.id", n=n)
         for n in range(options.watches)
     ]
-    everything = clients[0].watch("WATCH o: shop::orders [initial: none] RETURN o.id, o.customer, o.note, o")
+    everything = clients[0].watch("WATCH o: shop::orders [initial: none] RETURN o.number, o")
     await asyncio.gather(*(watch.ready() for watch in (*watches, everything)))
     following = asyncio.create_task(orders.follow(everything))
     begin = time.perf_counter()
     orders.append(1)
     await orders.settle(300)
     print(f"from the start to the first event: {time.perf_counter() - begin:.1f} s", flush=True)
-    await load(orders, options.rate, WARM_UP_SECONDS + options.seconds)
+    await load(orders, options.rate, WARM_UP_SECONDS)
+    parts = processes(home)
+    before, begin = {name: cpu_seconds(pid) for name, pid in parts.items()}, time.perf_counter()
+    await load(orders, options.rate, options.seconds)
     await orders.settle()
-    first = min(orders.sent) + 1 + WARM_UP_SECONDS * options.rate
-    report(orders, first, options, home)
+    took = time.perf_counter() - begin
+    shares = {name: spent_since(before[name], pid) / took for name, pid in parts.items()}
+    report(orders, min(orders.sent) + 1 + WARM_UP_SECONDS * options.rate, options, home)
+    print("cores used: " + ", ".join(f"{name} {share:.2f}" for name, share in shares.items()), flush=True)
     await idle(orders, home, options.idle)
     following.cancel()
     for client in clients:
         await client.__aexit__(None, None, None)
+
+
+def processes(home: Path) -> dict[str, int]:
+    """The pipeline with its Java and its workers, the engine with the gateway, and this program."""
+    return {
+        "pipeline": json.loads((home / "pipeline.json").read_text())["pid"],
+        "gateway": json.loads((home / "server.json").read_text())["pid"],
+        "source and clients": os.getpid(),
+    }
 
 
 async def load(orders: Orders, rate: int, seconds: int) -> None:
@@ -153,8 +167,7 @@ async def idle(orders: Orders, home: Path, seconds: int) -> None:
     await asyncio.sleep(2)
     before, begin = cpu_seconds(pid), time.perf_counter()
     await asyncio.sleep(seconds)
-    used = sum(cpu_seconds(pid).values()) - sum(before.values())
-    share = used / (time.perf_counter() - begin)
+    share = spent_since(before, pid) / (time.perf_counter() - begin)
     orders.append(1)
     last = max(orders.sent)
     await orders.settle()
@@ -172,14 +185,20 @@ def cpu_seconds(root: int) -> dict[int, float]:
         except OSError:
             continue
         parents[int(folder.name)] = int(fields[1])
-        used[int(folder.name)] = sum(int(field) for field in fields[11:15]) / _TICKS
+        used[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICKS
 
     def below(pid: int) -> bool:
         while pid in parents and pid != root:
             pid = parents[pid]
         return pid == root
 
-    return {pid: spent for pid, spent in used.items() if below(pid)}
+    own = {pid: spent for pid, spent in used.items() if below(pid)}
+    return own if root != os.getpid() else {root: own[root]}
+
+
+def spent_since(before: dict[int, float], root: int) -> float:
+    """Processes that have ended meanwhile are not counted; those that are new are."""
+    return sum(spent - before.get(pid, 0.0) for pid, spent in cpu_seconds(root).items())
 
 
 async def until(condition: Callable[[], bool], seconds: float) -> None:

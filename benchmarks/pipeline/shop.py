@@ -43,15 +43,28 @@ class Shop:
         place = number % SHAPES
         one = FIELDS[place % 5]
         other = FIELDS[(place + 1 + place // 5) % 5]
-        value, another = (f"v{chance.randrange(self.values)}" for _ in range(2))
-        match place % 4:
-            case 0:
-                return f"doc.{one} == '{value}'"
-            case 1:
+        match self.constants(number, chance):
+            case ([value, another],):
+                return f"doc.{one} in ['{value}', '{another}']"
+            case (value, int(total)):
+                return f"doc.{one} == '{value}' && doc.total > {total}"
+            case (value, another):
                 return f"doc.{one} == '{value}' && doc.{other} == '{another}'"
+            case (value,):
+                return f"doc.{one} == '{value}'"
+        raise AssertionError(number)
+
+    def constants(self, number: int, chance: Random) -> tuple[Any, ...]:
+        """What is each subscription's own; `take_apart` of its text gives the same."""
+        value, another = (f"v{chance.randrange(self.values)}" for _ in range(2))
+        match number % SHAPES % 4:
+            case 0:
+                return (value,)
+            case 1:
+                return (value, another)
             case 2:
-                return f"doc.{one} == '{value}' && doc.total > {chance.randrange(1000)}"
-        return f"doc.{one} in ['{value}', '{another}']"
+                return (value, chance.randrange(1000))
+        return ([value, another],)
 
     def order(self, chance: Random) -> dict[str, Any]:
         fields: dict[str, Any] = {name: f"v{chance.randrange(self.values)}" for name in FIELDS}
@@ -61,13 +74,14 @@ class Shop:
 def write_index(shop: Shop, folder: Path) -> int:
     """Write the index of all subscriptions, and return its size in bytes."""
     folder.mkdir(parents=True)
-    chance = Random(shop.seed)
-    examples: dict[int, bytes] = {}
-    entries = []
-    for number in range(shop.subscriptions):
-        form = Form(kind="cel", source=shop.source(number, chance))
-        example = examples.setdefault(number % SHAPES, msgspec.json.encode(form))
-        entries.append(Entry(number, number % 10, 0, 0, example, take_apart(form)[1], 1))
+    forms = [Form(kind="cel", source=shop.source(number, Random(number))) for number in range(SHAPES)]
+    for number, form in enumerate(forms):
+        assert take_apart(form)[1] == shop.constants(number, Random(number))
+    examples, chance = [msgspec.json.encode(form) for form in forms], Random(shop.seed)
+    entries = [
+        Entry(number, number % 10, 0, 0, examples[number % SHAPES], shop.constants(number, chance), 1)
+        for number in range(shop.subscriptions)
+    ]
     size = write_segment(folder / "segment.blk", entries)
     files = CollectionFiles(segments=[SegmentFile("segment.blk", 0, 1, len(entries), size)])
     manifest = Manifest(version=1, published_ms=0, collections={"t": {COLLECTION: files}})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vedette.client.remote import RemoteSession, connect
     from vedette.clock import Clock, SystemClock
     from vedette.engine.async_session import AsyncSession
+    from vedette.engine.async_watch import AsyncWatch
     from vedette.engine.database import Database
     from vedette.engine.home import Vedette
     from vedette.engine.home import open_vedette as open
@@ -61,6 +62,7 @@ _HOMES = {
     "vedette.client.remote": ("RemoteSession", "connect"),
     "vedette.clock": ("Clock", "SystemClock"),
     "vedette.engine.async_session": ("AsyncSession",),
+    "vedette.engine.async_watch": ("AsyncWatch",),
     "vedette.engine.database": ("Database",),
     "vedette.engine.home": ("Vedette", ("open", "open_vedette")),
     "vedette.engine.jobs": ("Job", "Jobs"),
@@ -105,6 +107,7 @@ _FOUND = {
 __all__ = [
     "AnalysisError",
     "AsyncSession",
+    "AsyncWatch",
     "BlockingSession",
     "Change",
     "Clock",

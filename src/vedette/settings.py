@@ -103,8 +103,7 @@ class Settings:
     )
     embedder: str = _setting(
         "wordllama",
-        "What turns text into vectors; hashing knows words only, not what they mean",
-        choices=("wordllama", "hashing"),
+        "What turns text into vectors: wordllama, hashing, sentence-transformers:MODEL or http://…#MODEL",
     )
     qdrant_url: str = _setting("", "The Qdrant server for vectors; empty keeps them in the data directory")
     max_file_bytes: int = _setting(20_971_520, "Largest file whose text is taken, in bytes", low=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import resource
@@ -10,12 +9,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from tests.faults.folder_storm import content, rebuilt, storm
+from vedette.cli.wqm_place import daemon_link
+from vedette.errors import IngestError
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
 from vedette.ingest.queue_table import QueueTable
@@ -108,12 +110,16 @@ def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_pa
     (root, data), chance = places, random.Random(seed)
     for number in range(400):  # more than the daemon does by itself at once
         (root / f"{number}.txt").write_text(f"text {number}\n" * chance.randrange(1, 200))
-    for _ in range(2 if SOAK else 1):
+    for turn in range(2 if SOAK else 1):
         storm(root, chance, 100)
         with started(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
-            for _ in range(chance.randrange(1, 3)):
-                said(process, "batch")
+            said(process, "batch")
+            if turn == 0:
+                (java,) = [pid for pid in children_of(process.pid) if "java" in command_of(pid)]
+                os.kill(java, signal.SIGKILL)  # Spark alone: the daemon goes on without it
+                wait_for(data, lambda found: len(found) > 200)
             Event().wait(chance.random())  # anywhere from the start of a job to the next one's
+            assert process.poll() is None
             process.kill()
             process.communicate()
         for path in root.glob("[0-9]*.txt"):
@@ -146,10 +152,19 @@ def test_the_disk_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path)
     assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
 def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
     """Until the files that can be found are these; the test's own time limit ends it."""
-    command = [*DAEMON, "search", "words", "-c", "docs", "-n", "10000", "-f", "json", "--data", str(data)]
+    link = daemon_link(data)
     while True:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
-        if done.returncode == 0 and condition({Path(hit["path"]).name for hit in json.loads(done.stdout)}):
-            return
+        with suppress(IngestError):  # it is starting over
+            if condition({Path(hit.path).name for hit in link.search("docs", "words", 10_000)}):
+                return
+        Event().wait(0.1)

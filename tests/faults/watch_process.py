@@ -1,4 +1,4 @@
-"""A process with an engine, a writer, a reliable watch and a reactor that is killed at random moments.
+"""A process with an engine, a writer, a reliable watch, a trigger and a reactor that is killed at random moments.
 
     python -m tests.faults.watch_process LOCATION LEDGER LAST
 
@@ -26,8 +26,9 @@ from vedette.errors import WatchError
 
 __all__ = ["main"]
 
-ONTOLOGY = "node Task { n: Int [unique], done: Bool = false }"
+ONTOLOGY = "node Task { n: Int [unique], done: Bool = false } node Echo { n: Int }"
 WATCH = "WATCH t: Task WHERE t.done = false [delivery: reliable, buffer: 8] RETURN t.n AS inbox"
+TRIGGER = "echo = WATCH t: Task ON MATCH DO SPAWN e: Echo { n = t.n }"
 REACTION = "WATCH t: Task [initial: none] RETURN t.n"
 
 
@@ -84,6 +85,8 @@ def main(location: str, path: str, last: int) -> None:
                 ledger.write(f"called {event.match['t.n']}")
 
         reactor = db.reactor("reactor", REACTION, react)
+        if not db.session().execute('MATCH w: _Watch WHERE w.name = "echo" RETURN w.id').rows:
+            db.session().execute(TRIGGER)
         ledger.write("started")
         writer = Thread(target=write, args=(db, ledger, last))
         writer.start()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,10 +20,12 @@ from tests.gateway.wire import Wire
 from vedette.console import http, timely
 from vedette.console.metrics import metrics_text, service_figures
 from vedette.gateway import link
+from vedette.gateway import server as server_module
 from vedette.gateway.broker import Broker
 from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import most_sockets
+from vedette.gateway.server import GatewayServer, WebSocketShell, most_sockets
+from vedette.testing import ManualClock
 
 UPGRADE = (
     "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -57,8 +61,11 @@ def is_cut(line: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("said", ["", "G", UPGRADE, UPGRADE + "\r\n", UPGRADE + "X-Slow: " + "x" * 500])
-def test_who_does_not_get_to_the_point_is_cut_off(server: Serving, said: str):
-    """Nothing, half a handshake, a handshake and no auth."""
+def test_who_does_not_get_to_the_point_is_cut_off(
+    server: Serving, said: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing, half a handshake, a handshake and no auth, nor an answer to being closed."""
+    monkeypatch.setattr(server_module, "_CLOSE_SECONDS", 0.2)
     line = dial(server.port)
     line.sendall(said.encode())
     assert is_cut(line)
@@ -78,7 +85,7 @@ def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server:
 
 def test_no_bound_takes_the_last_descriptor():
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert most_sockets(10**9) <= max(64, allowed - 512)
+    assert most_sockets(10**9) <= max(64, allowed - 2_048)
     assert most_sockets(100) == 164
 
 
@@ -144,6 +151,19 @@ class Nobody:
         pass
 
 
+def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
+    client = wire.client()
+    size = wire.limits.max_pending_bytes // 10
+    for n in range(15):
+        text = {"type": "execute", "id": str(n), "payload": {"statement": f"-- {'x' * size}"}}
+        client.board.received(client.connection, json.dumps(text))
+    held = sum(len(record.text) for _, record in wire._requests)
+    assert held <= wire.limits.max_pending_bytes
+    codes = [message["payload"]["code"] for message in client.all()]
+    assert codes.count("busy") == 6
+    assert client.ask("execute", {"statement": f"-- {'x' * size}"})["payload"]["code"] != "busy"
+
+
 def test_a_flood_of_acks_is_one_ack():
     port, engine = Nobody(), EngineThread(lambda _: Broker.__new__(Broker))
     for seq in (5, 9, 7):
@@ -166,6 +186,48 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     assert [trim.seq for trim in known.trims.values()] == [999]
     assert not known.queue
     known.busy = False
+
+
+def test_tokens_that_last_keep_nobody_who_has_gone():
+    """Each shows a token for a year, some show it again and again, and all go away."""
+
+    async def scenario() -> int:
+        server = GatewayServer(
+            cast("Any", SimpleNamespace(limits=GatewayLimits(), authority=None)), clock=ManualClock()
+        )
+        kept = WebSocketShell(server)
+        for n in range(5_000):
+            shell = WebSocketShell(server)
+            server.expires(shell, 1e9 + n)
+            server.expires(kept, 2e9 + n)
+            server.gone(shell)
+        return len(server._expiries)
+
+    assert asyncio.run(scenario()) < 2_000
+
+
+def test_what_was_said_for_one_database_is_not_done_in_another(wire: Wire):
+    """It waited for an `auth` that was refused: it is refused, too."""
+    admin = wire.client("prod")
+    admin.define("node Task { n: Int = 0 }")
+    client = wire.client("")
+    requests = [
+        {"type": "auth", "id": "1", "payload": {"database": "a\x00b"}},
+        {"type": "execute", "id": "2", "payload": {"statement": "SPAWN t: Task { n = 1 }"}},
+        {"type": "heartbeat"},
+    ]
+    for request in requests:
+        client.board.received(client.connection, json.dumps(request))
+    answers = client.all()
+    assert [(m["type"], m.get("id")) for m in answers] == [
+        ("error", "1"),
+        ("error", "2"),
+        ("heartbeat", None),
+    ]
+    assert answers[1]["payload"]["code"] == "unauthorized"
+    assert client.ask("auth", {"database": "prod"})["type"] == "auth_ack"
+    assert client.all() == []
+    assert admin.execute("MATCH t: Task RETURN t")["rows"] == []
 
 
 # --- names, tenants, words ----------------------------------------------------------------------------------------

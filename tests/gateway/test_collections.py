@@ -26,7 +26,7 @@ from vedette.console.metrics import metrics_text, service_figures
 from vedette.errors import PolicyError, SourceError, SubscriptionError
 from vedette.gateway import collection_registrar
 from vedette.pipeline import ingest_link
-from vedette.pipeline.ingest_frames import WindowTold
+from vedette.pipeline.ingest_frames import PartitionStatus, Status, WindowTold
 from vedette.sources.images import encode_image
 from vedette.sources.journal import open_journal
 from vedette.sources.records import Source, SourceEvent
@@ -399,7 +399,7 @@ def test_a_store_that_is_shared_and_executors_elsewhere(tmp_path: Path, postgres
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("CREATE DATABASE shared_store")
     store = postgres_url.replace("/postgres?", "/shared_store?")
-    settings = {"pipeline_store": store, "ingest_address": "127.0.0.1:0"}
+    settings: dict[str, Any] = {"pipeline_store": store, "ingest_address": "127.0.0.1:0"}
     with Serving(tmp_path / "data", **settings) as server:
         shop = Shop(tmp_path / "data", server, store)
         run(from_the_source_to_the_client, shop)
@@ -450,3 +450,27 @@ def test_who_asks_is_part_of_what_is_asked(tmp_path: Path):
         shop = Shop(tmp_path / "data", server)
         run(who_asks, shop, *people)
         shop.close()
+
+
+async def shedding(shop: Shop) -> None:
+    """Who is of low priority may be passed over while a partition is behind, and begins anew when that is over."""
+    shop.write(("a", {"n": 7}))
+    async with connect(shop.server.url) as c:
+        normal, low = [await c.watch(WATCH, priority=priority).ready() for priority in ("normal", "low")]
+        for watch in (normal, low):
+            assert (await take(watch, 1))[0].type == "initial"
+        (gateway,) = shop.pipeline.registry.gateways()
+        link = ingest_link.connect(gateway.address, shop.server.service.secret.hex(), "test")
+        for state in ("live", "shedding", "live"):
+            parts = [
+                PartitionStatus(partition=part.id, epoch=part.epoch, state=state)
+                for part in shop.journal.partitions("shop")
+            ]
+            link.tell(Status(partitions=parts))
+        assert [event.type for event in await take(low, 2)] == ["resync", "initial"]
+        assert normal.poll() == []
+        link.close()
+
+
+def test_low_priority_begins_anew_after_shedding(shop: Shop):
+    run(shedding, shop)

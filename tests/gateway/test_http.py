@@ -8,9 +8,11 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.gateway.serving import Serving
+from vedette.pipeline.figures import STATUS_FILE, PartitionFigures, PipelineFigures
 
 
 @pytest.fixture
@@ -68,6 +70,24 @@ def test_health_readiness_and_metrics(server: Serving):
     status, text = get(server, "/metrics")
     assert status == 200
     assert b"vedette_connections 0.0" in text
+    assert b"vedette_pipeline" not in text, "there is none"
+
+
+def test_metrics_of_the_pipeline_beside_it(server: Serving, tmp_path: Path):
+    partition = PartitionFigures(
+        partition=1,
+        source="shop",
+        lag_changes=3,
+        lag_seconds=0.5,
+        delivery_p99_seconds=0.2,
+        state="live",
+        mode="normal",
+    )
+    figures = PipelineFigures(state="running", totals={"changes": 7}, partitions=[partition])
+    (tmp_path / "data" / STATUS_FILE).write_bytes(msgspec.json.encode(figures))
+    text = get(server, "/metrics")[1]
+    assert b"vedette_pipeline_changes_total 7.0" in text
+    assert b'vedette_pipeline_partition_lag_changes{partition="1",source="shop"} 3.0' in text
 
 
 def test_statements(server: Serving):

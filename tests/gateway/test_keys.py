@@ -198,7 +198,7 @@ def test_a_stream_of_server_sent_events_ends_with_its_token(tmp_path: Path):
         server.home.database("shop").define("node Task { n: Int = 0 }")
         path = "/realtime/sse?database=shop&collection=Task"
         lasting = Events(server, path, Authorization=f"Bearer {token()}")
-        ending = Events(server, path, Authorization=f"Bearer {token(seconds=4)}")
+        ending = Events(server, path, Authorization=f"Bearer {token(seconds=3)}")
         assert [lasting.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
         with server.home.database("shop").session() as session:
             session.execute("SPAWN t: Task { n = 1 }")

@@ -368,14 +368,14 @@ def resume_as(wire: Wire, resume_token: str, actor: str) -> tuple[Client, dict[s
 # --- restarts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_restart_keeps_epoch_and_seq_and_admits_that_the_window_is_lost(tmp_path: Path):
+def test_a_crash_keeps_epoch_and_seq_and_admits_that_the_window_is_lost(tmp_path: Path):
     first = Wire(str(tmp_path))
     writer = first.client()
     writer.define(ONTOLOGY)
     client, token = start(first)
     write(writer, 1)
     seq = events(client)[-1]["seq"]
-    first.close()
+    first.home.close()  # and nobody had the time to write the window down
     second = Wire(str(tmp_path))
     _, ack = resume(second, token)
     assert (ack["status"], ack["reason"]) == ("resync-required", "window")

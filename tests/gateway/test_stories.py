@@ -61,17 +61,17 @@ def is_plain(story: Story) -> bool:
     return any(isinstance(step, Say) and named_watch(step.text) for step in story.steps)
 
 
-@pytest.mark.parametrize("story", some(STORIES, every=4))
+@pytest.mark.parametrize("story", some(STORIES, every=6))
 def test_pulled(story: Story, tmp_path: Path):
     told(story, tmp_path, "pulled")
 
 
-@pytest.mark.parametrize("story", some((s for s in STORIES if s.title not in LATE_READERS), every=4, first=1))
+@pytest.mark.parametrize("story", some((s for s in STORIES if s.title not in LATE_READERS), every=6, first=1))
 def test_pushed(story: Story, tmp_path: Path):
     told(story, tmp_path, "pushed")
 
 
-@pytest.mark.parametrize("story", some(filter(is_plain, STORIES), every=4, first=2))
+@pytest.mark.parametrize("story", some(filter(is_plain, STORIES), every=6, first=2))
 def test_shared(story: Story, tmp_path: Path):
     told(story, tmp_path, "shared")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 from vedette.engine.home import Vedette, open_vedette
+from vedette.gateway import window_file
 from vedette.gateway.auth import Authority, OpenDoor
 from vedette.gateway.broker import Broker
 from vedette.gateway.limits import GatewayLimits
@@ -63,7 +65,11 @@ class Wire:
         self.home = home or open_vedette(
             location, clock=self.clock, environment={}, manage_gc=False, **(settings or {})
         )
-        self.broker = Broker(self.home, seal=TokenSeal(SECRET), limits=self.limits, clock=self.clock)
+        windows = Path(location) / window_file.FILE if location != ":memory:" else None
+        self.broker = Broker(
+            self.home, seal=TokenSeal(SECRET), limits=self.limits, clock=self.clock, windows=windows
+        )
+        self.broker.take_up()
         self._requests: deque[tuple[LocalPort, Any]] = deque()
         self.boards: list[Switchboard] = []
         self.gateway()

@@ -24,7 +24,7 @@ from vedette.engine.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 
-EXAMPLES = 10_000 if SOAK else 100
+EXAMPLES = 10_000 if SOAK else 60
 ONTOLOGY = """
 node User { name: String? }
 abstract node Paper { title: String?, n: Int? }

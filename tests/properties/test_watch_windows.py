@@ -45,6 +45,7 @@ PATTERNS = {
 }
 """A pattern ▸ the variables by which its matches are known."""
 KEYS = {"k": "t.k AS k", "big": "t.v > 1 AS big"}
+FILTERS = ("true", "t.v > 1", 't.k != "a"')
 SPANS = (1, 2, 3, 5, 7)
 
 
@@ -61,6 +62,7 @@ class Follower:
 
     def __post_init__(self) -> None:
         self.history = History()
+        self.filter = "true"
         self.events: list[Event] = []
         """Since the windows began."""
         self.position = 0
@@ -87,10 +89,17 @@ class Follower:
         if self.spec.aggregates:
             columns |= {"big": "t.v > 1", "shown": "t.shown"}
         values = ", ".join(f"{text} AS {name}" for name, text in columns.items())
-        found = self.reader.execute(f"MATCH {self.pattern} RETURN {known}, {values}").rows
+        narrowed = f"{'AND' if 'WHERE' in self.pattern else 'WHERE'} ({self.filter})"
+        found = self.reader.execute(f"MATCH {self.pattern} {narrowed} RETURN {known}, {values}").rows
         rows = {row[: len(ids)]: dict(zip(columns, row[len(ids) :], strict=True)) for row in found}
         tick = self.reader.database.state.tick
         self.history.add(Snapshot(self.clock.now(), tick, rows))
+
+    def alter(self, filter: str) -> None:
+        """As if the data had changed."""
+        self.reader.execute(f"ALTER WATCH #{self.handle.id} SET [filter: {filter}]")
+        self.filter = filter
+        self.look()
 
     def begin_again(self, reader: Session) -> None:
         """In another process: windows begin anew, and what was not confirmed is in the first of them."""
@@ -241,7 +250,7 @@ class Story:
     def step(self) -> None:
         random = self.random
         forms = ("write", "write", "write", "several", "late", "wait", "wait", "jump", "tick")
-        form = random.choice((*forms, "restart", "restart") if self.lasting else forms)
+        form = random.choice((*forms, "restart", "restart") if self.lasting else (*forms, "alter", "pause", "define"))
         if form == "write":
             self.write()
         elif form == "tick":
@@ -250,6 +259,19 @@ class Story:
         elif form == "restart":
             self.restart()
             return
+        elif form == "alter":
+            follower, text = random.choice(self.followers), random.choice(FILTERS)
+            self.log.append(f"{self.followers.index(follower)}: {text}")
+            follower.alter(text)
+            return
+        elif form == "define":
+            text = f"policy p{len(self.log)}: ON MATCH(t: Item) DENY IF t.v = {random.randint(0, 3)}"
+            self.log.append(text)
+            if self.guarded:
+                self.db.define(text)
+        elif form == "pause":
+            self.pause(random.choice(self.followers))
+            return
         elif form in ("wait", "jump"):
             self.wait(random.choice((0.5, 1, 2, 5)) if form == "wait" else random.choice((20, 63.5)))
             return
@@ -257,6 +279,14 @@ class Story:
             self.transaction(late=form == "late")
         for follower in self.followers:
             follower.look()
+
+    def pause(self, follower: Follower) -> None:
+        """What is told meanwhile waits."""
+        self.log.append(f"PAUSE {self.followers.index(follower)}")
+        follower.handle.pause()
+        self.step()
+        self.log.append(f"RESUME {self.followers.index(follower)}")
+        follower.handle.resume()
 
     def restart(self) -> None:
         """The process ends, and another goes on with what it left, or with what was on the disk when it died."""

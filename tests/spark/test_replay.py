@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import vedette
 from tests.spark.conftest import Shop
 from vedette.pipeline.capture import capture, masked, sampled
 from vedette.pipeline.replay import compare, replay, shadow
@@ -53,11 +54,14 @@ def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path
 
 
 @pytest.mark.soak
-def test_shadow_runs_another_installed_version(spark: Any, shop: Shop, tmp_path: Path):
+@pytest.mark.parametrize(
+    "candidate", [Path(sys.prefix), Path(vedette.__file__).parents[1]], ids=["installed", "folder"]
+)
+def test_shadow_runs_another_version(spark: Any, shop: Shop, tmp_path: Path, candidate: Path):
     filled(shop)
     out = str(tmp_path / "capture")
     capture(spark, shop.journal.address, tmp_path / "index", out)
-    found = shadow(spark, out, Path(sys.prefix), tmp_path)
+    found = shadow(spark, out, candidate, tmp_path)
     assert found.divergence == 0
     assert found.both > 0
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vedette.cli.wqm_place import clock_of, daemon_link, daemon_socket, open_tables, open_vectors, settings_at
+from vedette.cli.wqm_place import clock_of, daemon_link, daemon_socket, open_tables, settings_at, vectors_at
 from vedette.errors import VedetteError
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
     from vedette.ingest.embedding import embedder_named
     from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
     from vedette.ingest.ingestion import Ingestion
+    from vedette.ingest.opening_vectors import OpeningVectors
+    from vedette.ingest.qdrant import QdrantVectors
     from vedette.sources.files.seen import FILE_NAME as SEEN_NAME
     from vedette.sources.files.seen import SeenFiles
 
@@ -51,7 +53,8 @@ def open_daemon(directory: Path, data: str) -> Iterator[FolderDaemon]:
         seen = SeenFiles(directory / SEEN_NAME)
         stack.callback(seen.close)
         embedder = embedder_named(settings.embedder)
-        store = stack.enter_context(open_vectors(directory))
+        store = OpeningVectors(lambda: QdrantVectors(vectors_at(directory)))
+        stack.callback(store.close)
         queue = stack.enter_context(
             EngineFileQueue(home.database(QUEUE_DATABASE), directory / FILE_NAME, lease=_LEASE)
         )

@@ -77,13 +77,14 @@ def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.
     from vedette.ingest.memory import memory_usage
 
     directory = directory_at(data)
+    runs = daemon_link(directory).is_there()
     with open_tables(data) as tables:
         watches, capacity = tables.watches(), tables.system.capacity()
         state = tables.system.degradation()
     record: dict[str, Any] = {
         "memory_total_bytes": memory_usage().total_bytes,
-        "memory_used_share": round(state.memory_usage, 3),
-        "memory_checked_at": state.last_check_at,
+        "memory_used_share": round(state.memory_usage, 3) if runs else None,
+        "daemon_runs": runs,
         "watches": len(watches),
         **{
             f"watches_{name}": count

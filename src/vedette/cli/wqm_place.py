@@ -40,6 +40,7 @@ __all__ = [
     "open_vectors",
     "settings_at",
     "show",
+    "vectors_at",
 ]
 
 
@@ -93,11 +94,16 @@ def open_tables(data: str) -> Iterator[HandshakeTables]:
 def open_vectors(directory: Path) -> Iterator[VectorStore]:
     from vedette.ingest.qdrant import QdrantVectors
 
-    store = QdrantVectors(settings_at(directory).qdrant_url or directory / "vectors")
+    store = QdrantVectors(vectors_at(directory))
     try:
         yield store
     finally:
         store.close()
+
+
+def vectors_at(directory: Path) -> str | Path:
+    """Where its vectors are: a server's URL or a folder."""
+    return settings_at(directory).qdrant_url or directory / "vectors"
 
 
 def daemon_socket(directory: Path) -> Path:

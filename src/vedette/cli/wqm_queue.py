@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,7 +53,8 @@ def show_task(
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Show all about the tasks of one path."""
-    found = [row for row in _queue(data).rows(limit=10_000_000) if row.task.path == path]
+    names = {path, _absolute(path)}
+    found = [row for row in _queue(data).rows(limit=10_000_000) if row.task.path in names]
     if not found:
         raise CommandFailed(f"No task has the path {path}. `wqm queue list` shows all.")
     if format is Format.JSON:
@@ -72,7 +74,7 @@ def retry(
     """Send dead letters back to the queue."""
     if (path is None) != all:
         raise CommandFailed("Name the path of a dead letter, or --all for every one.")
-    print(f"{_queue(data).retry(path)} sent back")
+    print(f"{_queue(data).retry(None if path is None else _absolute(path))} sent back")
 
 
 @dlq_app.command("list")
@@ -96,6 +98,10 @@ def purge(
     queue = _queue(data)
     confirm(f"Forget the dead letters older than {older_than} days?", force=force)
     print(f"{queue.purge(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def _queue(data: str) -> QueueInspection:

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from vedette.gateway.collection_desk import CollectionDesk
 from vedette.gateway.service import GatewayService
+from vedette.pipeline.figures import pipeline_metrics, read_figures
 
 __all__ = ["Figures", "metrics_text", "service_figures"]
 
@@ -24,14 +25,17 @@ class _Figures:
 
 
 def metrics_text(figures: Figures, *, names: bool = True) -> bytes:
-    """The figures in Prometheus' text format; without `names` nothing says which databases there are."""
+    """The figures in Prometheus' text format; without `names` nothing says which databases and sources there are."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(figures if names else lambda: _nameless(figures())))
     return generate_latest(registry)
 
 
 def _nameless(figures: Iterator[Metric]) -> Iterator[Metric]:
-    return (metric for metric in figures if not any("database" in s.labels for s in metric.samples))
+    names = {"database", "source"}
+    return (
+        metric for metric in figures if not any(names & sample.labels.keys() for sample in metric.samples)
+    )
 
 
 def _collection_figures(desk: CollectionDesk) -> Iterator[Metric]:
@@ -47,7 +51,7 @@ def _collection_figures(desk: CollectionDesk) -> Iterator[Metric]:
 
 
 def service_figures(service: GatewayService) -> Figures:
-    """Figures of one engine with its gateway."""
+    """Figures of one engine with its gateway, and of the pipeline beside it as it wrote them down."""
 
     def collect() -> Iterator[Metric]:
         board, server, engine = service.board, service.server, service.engine
@@ -82,5 +86,8 @@ def service_figures(service: GatewayService) -> Figures:
             size.add_metric([name], desk.window.bytes)
             ticks.add_metric([name], desk.database.state.tick)
         yield from (window, size, ticks)
+        pipeline = read_figures(service.directory) if service.directory is not None else None
+        if pipeline is not None:
+            yield from pipeline_metrics(pipeline)
 
     return collect

@@ -19,7 +19,7 @@ HEAD_SECONDS = 10.0
 class TimelyRequests(H11Protocol):
     """uvicorn's protocol, with a time for each head and a bound for all connections."""
 
-    most_connections = 4_096
+    most_connections = 1_024
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

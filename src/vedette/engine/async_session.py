@@ -13,13 +13,16 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from vedette.engine.async_watch import AsyncWatch
 from vedette.engine.execution import LongReadError
 from vedette.engine.prepare import Prepared
 from vedette.engine.result import Result
 from vedette.engine.session import Session, merged
 from vedette.engine.state import Commit
 from vedette.engine.turn import Turn
-from vedette.errors import StoreError
+from vedette.engine.watch_handle import WatchHandle
+from vedette.errors import InvalidStatement, StoreError
+from vedette.language import statements as ast
 from vedette.storage.group_commit import CommitGate
 from vedette.values import Value
 
@@ -130,6 +133,20 @@ class AsyncSession:
                 return results
             finally:
                 await self._make_durable(results)
+
+    async def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> AsyncWatch:
+        """Create a watch and hold it: `w = await s.watch("WATCH …")`, then `async for event in w`."""
+        prepared, _ = self._session.prepared(text)
+        if not isinstance(prepared.statement, ast.Watch):
+            raise InvalidStatement("E1101", "A WATCH statement is needed here; others go through execute()")
+        result = await self.execute(text, params, **named)
+        watch = self._database.watching.management.lookup(result.handle or "")
+        assert watch is not None
+        return AsyncWatch(WatchHandle(self._session, watch))
+
+    async def attach(self, handle_or_name: str) -> AsyncWatch:
+        """Take up a watch again that lasts: a reliable one, or a trigger."""
+        return AsyncWatch(await asyncio.to_thread(self._session.attach, handle_or_name))
 
     async def _make_durable(self, results: Sequence[Result]) -> None:
         """Wait for what was seen; watches whose handles are never told are ended, as `Session` does."""

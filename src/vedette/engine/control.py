@@ -143,7 +143,8 @@ def _actor_id(request: Request) -> str:
 
 
 def _end_session(request: Request) -> Result:
-    request.session.pop_actor()
+    with request.session.turn:
+        request.session.pop_actor()
     return Result()
 
 

@@ -79,7 +79,7 @@ def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
         ("mode", _mode(shape)),
         (
             "concerned by",
-            ", ".join(sorted(name for name in shape.types if not name.startswith("_"))) or "nothing",
+            ", ".join(sorted(n for n in shape.types if shape.layered or not n.startswith("_"))) or "nothing",
         ),
         ("key columns", ", ".join(keys) or "none: every watch of this shape is asked"),
         (

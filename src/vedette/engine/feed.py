@@ -112,6 +112,16 @@ class WatchFeed:
         """A reliable watch's event at this position, and all that were handed out before it, have arrived."""
         self._session.database.watching.confirm(self._session, self._watch, position)
 
+    @property
+    def position(self) -> int:
+        """Of its last event."""
+        return self._watch.position
+
+    def go_on_from(self, position: int) -> None:
+        """It takes the place of an equal watch that was told so much: its next event is the one after."""
+        with self._session.turn:
+            self._watch.position = position
+
     def snapshot(self) -> Event | None:
         """What the watch matches now, as its `initial` event would say it; None while something waits to be taken.
 

@@ -229,7 +229,7 @@ class LayerZero:
 
     def _watch_events(self, eyes: LayerEyes) -> Iterator[Element]:
         for watch, entry in self._retained(eyes):
-            moment = timestamp_from_ms(watch.last_event_ms or watch.created_ms)
+            moment = timestamp_from_ms(entry.at_ms or watch.last_event_ms or watch.created_ms)
             delivery = entry.delta.delivery
             values = (entry.delta.type, entry.tick, delivery[0] if delivery is not None else None, moment)
             yield Element(self._event_id(watch, entry), "_WatchEvent", values)

@@ -302,17 +302,20 @@ class LayerNews:
             had = self._every_watch.setdefault(watch.number, eyes.every_watch)
             if had != eyes.every_watch:
                 self._every_watch[watch.number] = eyes.every_watch
-                if shape.strategy == "reevaluated":
-                    tell_anew(watch, self._watching.own_context(watch, self._database.state.graph), told)
-                else:
-                    self._tell_one_anew(watch, eyes, before, after, told)
                 changed[watch.number] = watch
+                try:
+                    self._tell_one_anew(watch, eyes, before, after, told)
+                except VedetteError as error:
+                    told.fail(watch, error)
         return changed
 
     def _tell_one_anew(
         self, watch: Watch, eyes: LayerEyes, before: _Facts, after: _Facts, told: Told
     ) -> None:
         state = self._database.state
+        if watch.shape.strategy == "reevaluated":
+            tell_anew(watch, self._watching.own_context(watch, state.graph), told)
+            return
         scene = self._scene(before, after, self._differences(before, after))
         former = self._eyes(watch)
         former.every_watch = not eyes.every_watch

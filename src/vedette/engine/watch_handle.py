@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -132,12 +132,14 @@ class WatchHandle:
         """Have the watch call when there is something; most handles are only ever polled."""
         if self._bell is None:
             self._bell = SimpleQueue()
-            self._watch.details.wake = self._wake
-            gate = (
-                self._session.database.gate
-            )  # what was worked out before we listened may still wait for the disk
-            gate.notify(gate.submitted_tick, lambda _: self._wake())
+            self.listen(self._wake)
         return self._bell
+
+    def listen(self, ring: Callable[[], None]) -> None:
+        """Have `ring` called, in any thread, when there may be something."""
+        self._watch.details.wake = ring
+        gate = self._session.database.gate  # what was worked out before may still wait for the disk
+        gate.notify(gate.submitted_tick, lambda _: ring())
 
     def _wake(self) -> None:
         assert self._bell is not None

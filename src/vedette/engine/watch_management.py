@@ -89,18 +89,11 @@ class WatchManagement:
     def attach(self, session: Session, handle_or_name: str) -> Watch:
         """Take up a watch again that lasts, by the same actor or the system context; else E8010."""
         with session.turn:
-            named = [
-                w
-                for w in self._watching.hub.watches.values()
-                if w.has_details and w.details.name == handle_or_name
-            ]
-            watch = self.lookup(handle_or_name) or next((w for w in named if w.lasts), None)
+            watch = self.lookup(handle_or_name) or self._named(session, handle_or_name)
             if watch is None or watch.status is WatchStatus.CANCELLED:
                 raise unknown(handle_or_name)
             fields = {"handle": handle_or_name}
             if session.actor is not None and session.actor != watch.actor:
-                if watch in named:  # a name can be guessed, and would tell what others do
-                    raise unknown(handle_or_name)
                 raise WatchError("E8010", "This watch belongs to another actor", fields=fields)
             if not watch.lasts:
                 text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
@@ -116,6 +109,19 @@ class WatchManagement:
                 watch.details.unconfirmed.clear()
             self._watching.consuming.returned(watch)
             return watch
+
+    def _named(self, session: Session, name: str) -> Watch | None:
+        """The latest watch of this name that lasts: the actor's own, and for the system context rather its own.
+
+        Those of others are not there: a name can be guessed, and would tell what they do.
+        """
+        found = [
+            w
+            for w in self._watching.hub.watches.values()
+            if w.has_details and w.details.name == name and w.status is not WatchStatus.CANCELLED
+            if w.lasts and (session.actor is None or w.actor == session.actor)
+        ]
+        return max(found, key=lambda w: (w.actor == session.actor, w.number), default=None)
 
     def manage(self, session: Session, watch: Watch, operation: str) -> None:
         """PAUSE, RESUME, CANCEL: take effect at once, outside of any transaction (B24)."""

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from vedette.clock import Clock
@@ -34,6 +35,7 @@ from vedette.gateway.ports import Port
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
 from vedette.gateway.subscribing import Subscribing, claims_hash
 from vedette.gateway.tokens import TokenSeal
+from vedette.gateway.window_file import restore_windows, save_windows
 from vedette.values import duration_from_ms
 
 __all__ = ["Broker", "Client"]
@@ -55,8 +57,11 @@ class Broker:
         limits: GatewayLimits,
         clock: Clock,
         wake: Callable[[], None] = lambda: None,
+        windows: Path | None = None,
     ) -> None:
+        """`windows`: where replay windows are kept from one server to the next."""
         self.home = home
+        self._windows = windows
         self.limits = limits
         self.clock = clock
         self.seal = seal
@@ -373,9 +378,18 @@ class Broker:
             return
         if stream.promised_until > now and len(self._lingering) < MOST_LINGERING:
             stream.linger_until = stream.promised_until
-            self._lingering.append(stream)
+            self.linger(stream)
         else:
             self._close(client, stream)
+
+    def linger(self, stream: Stream) -> None:
+        """Keep a stream that nobody listens to, for those who come back."""
+        self._lingering.append(stream)
+
+    def give_up(self, stream: Stream) -> None:
+        """End a stream that nobody listens to."""
+        stream.desk.close_stream(stream)
+        self.streams -= 1
 
     def _close(self, client: Client, stream: Stream) -> None:
         if isinstance(stream, WatchStream) and not stream.shared and not stream.feed.lasts:
@@ -509,12 +523,21 @@ class Broker:
             self._lingering.popleft()
             if stream.linger_until is not None and not stream.members:
                 stream.linger_until = None
-                stream.desk.close_stream(stream)
-                self.streams -= 1
+                self.give_up(stream)
+
+    def take_up(self) -> None:
+        """Before the first request: streams of the server before this one, if it stopped in good order."""
+        if self._windows is not None:
+            restored = restore_windows(self._windows, self)
+            if restored:
+                log.info("%d streams go on", restored, extra={"action": "window.restored"})
 
     def close(self) -> None:
         for client in list(self.clients.values()):
-            self._shut(client, orderly=True, returns=False)
+            self._shut(client, orderly=True, returns=self._windows is not None)
+        self.settle()
+        if self._windows is not None:
+            save_windows(self._windows, list(self.desks.values()), self.clock.monotonic())
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

@@ -30,8 +30,6 @@ class CloseCode(IntEnum):
     AUTH_TIMEOUT = 4100
     AUTH_EXPIRED = 4101
     AUTH_REFUSED = 4102
-    TOO_MANY_ERRORS = 4200
-    FORBIDDEN = 4203
 
 
 def comes_back(code: int) -> bool:

@@ -332,6 +332,11 @@ class CollectionDesk:
         self._states[status.partition] = status.state
         if status.state == "stale" and before not in (None, "stale"):
             self._resync(self._following(status.partition), "gap")
+        if (
+            before == "shedding" and status.state != "shedding"
+        ):  # it is over: who was passed over can begin anew
+            low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
+            self._resync(low, "overflow")
 
     def _following(self, partition: int) -> list[CollectionStream]:
         return [stream for stream in self._numbers.values() if partition in stream.partitions]

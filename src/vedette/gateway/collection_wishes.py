@@ -64,6 +64,7 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
         key=_key(
             client,
             "watch",
+            payload.priority,
             *watch.collections,
             repr(condition.expression),
             repr(watch.columns),
@@ -84,7 +85,7 @@ def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: 
     auth = request_auth(client)
     form = form_of_query(asked, auth, client.desk.clock.now())
     condition = compile_filter(expression_of(form))
-    data = str(payload.includeData)
+    data = f"{payload.priority} {payload.includeData}"
     return Wanted(
         key=_key(client, "filter", query.collection, repr(condition.expression), data),
         collections=(query.collection,),

@@ -34,6 +34,8 @@ class EngineThread:
         self._most = inbox
         self._calls: deque[Callable[[], object]] = deque()
         self._stopping = False
+        self.ready = Event()
+        """Set when it has taken up what the server before left."""
         self.broker = make_broker(self._bell.set)
         self._thread = Thread(target=self._run, name="vedette-engine", daemon=True)
 
@@ -79,6 +81,11 @@ class EngineThread:
 
     def _run(self) -> None:
         due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
+        try:
+            self.broker.take_up()
+        except Exception:
+            log.exception("Replay windows could not be restored", extra={"action": "engine.not_taken_up"})
+        self.ready.set()
         while True:
             if not self._inbox and not self._calls and not self._trims:
                 if self._stopping:

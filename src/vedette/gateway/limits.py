@@ -23,6 +23,8 @@ class GatewayLimits:
     max_subscriptions_total: int = 2_000_000
     max_pending_requests: int = 256
     """Requests of one connection that are not answered yet."""
+    max_pending_bytes: int = 8_388_608
+    """And their bytes together."""
     auth_seconds: float = 10.0
     heartbeat_seconds: float = 30.0
     stuck_seconds: float = 30.0

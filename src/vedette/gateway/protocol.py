@@ -62,6 +62,8 @@ class Connection:
         "_limits",
         "_now",
         "_pending",
+        "_pending_bytes",
+        "_size",
         "_waiting",
         "_wanted",
         "checksum",
@@ -98,6 +100,10 @@ class Connection:
         self._ask = ask
         self._now = now
         self._pending = 0
+        self._pending_bytes = 0
+        """At most what waits for the engine: counted anew when nothing waits."""
+        self._size = 0
+        """Bytes of the message that is being taken."""
         self._waiting: list[Message] | None = None
         """What came while the engine was asked."""
         self._wanted: dict[str, frames.Subscribe] | None = None
@@ -109,6 +115,7 @@ class Connection:
         """One text frame of the client."""
         if self.state is State.CLOSED:
             return
+        self._size = len(data)
         try:
             self._take(read_message(data))
         except FrameError as error:
@@ -176,6 +183,10 @@ class Connection:
             return
         self.state = State.OPEN
         self._acknowledge_auth(record.id)
+        self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        """What came while the engine was asked: its turn has come, whatever the answer was."""
         waiting, self._waiting = self._waiting or [], None
         for msg in waiting:
             try:
@@ -203,10 +214,14 @@ class Connection:
         if self._pending >= self._limits.max_pending_requests:
             text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
             self.fail("busy", text, id, retryable=True)
+        elif self._pending and self._pending_bytes + self._size > self._limits.max_pending_bytes:
+            text = f"requests of more than {self._limits.max_pending_bytes} bytes wait for an answer"
+            self.fail("busy", text, id, retryable=True)
         elif not self._ask(record):
             self.fail("busy", "the server is overloaded: try again", id, retryable=True)
         else:
             self._pending += 1
+            self._pending_bytes += self._size
             return True
         return False
 
@@ -361,8 +376,13 @@ class Connection:
             payload["retryable"] = True
         self.say(message("error", payload, id))
 
-    def answered(self, data: bytes) -> None:
+    def _came_back(self) -> None:
         self._pending -= 1
+        if not self._pending:
+            self._pending_bytes = 0
+
+    def answered(self, data: bytes) -> None:
+        self._came_back()
         self.say(data)
 
     def refused(self, record: link.Failed) -> None:
@@ -374,13 +394,15 @@ class Connection:
             self.say(message("error", record.payload, record.id))
             if record.fatal:
                 self.end(CloseCode.AUTH_REFUSED, "this actor is not there")
+            else:
+                self._take_waiting()
             return
-        self._pending -= 1
+        self._came_back()
         self.say(message("error", record.payload, record.id))
 
     def subscribed(self, record: link.Subscribed) -> Subscription:
         """The subscription stands."""
-        self._pending -= 1
+        self._came_back()
         payload = self.wanted(record.sub)
         sub = Subscription(
             record.sub,

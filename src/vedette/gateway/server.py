@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
@@ -57,8 +57,9 @@ _BUCKETS = 16
 """Heartbeats are spread: in each part of the interval a part of the connections."""
 _MEASURE_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
-_OTHER_DESCRIPTORS = 512
+_OTHER_DESCRIPTORS = 2_048
 """For stores, links and HTTP."""
+_FEW = 1_000
 _FIRST_STEP = "at_eof"
 """What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
 
@@ -127,6 +128,8 @@ class GatewayServer:
         self.timed: set[WebSocketShell] = set()
         """Connections that something is due of: auth, closing, taking what waits for them."""
         self._buckets: list[set[WebSocketShell]] = [set() for _ in range(_BUCKETS)]
+        self._expiring: dict[WebSocketShell, float] = {}
+        """When the token of each connection ends, and below the same in order, with some that count no more."""
         self._expiries: list[tuple[float, int, WebSocketShell]] = []
         self._arrivals = 0
         self.waiting_bytes = 0
@@ -209,8 +212,10 @@ class GatewayServer:
         for shell in list(self.timed):
             shell.check(now)
         while self._expiries and self._expiries[0][0] <= moment.timestamp():
-            _, _, shell = heappop(self._expiries)
-            shell.expire(moment)
+            at, _, shell = heappop(self._expiries)
+            if self._expiring.get(shell) == at:
+                del self._expiring[shell]
+                shell.expire(moment)
 
     def arrived(self, shell: WebSocketShell) -> None:
         if len(self.shells) >= self.most_sockets:
@@ -224,9 +229,13 @@ class GatewayServer:
         self._buckets[shell.bucket].add(shell)
 
     def expires(self, shell: WebSocketShell, at: float) -> None:
-        """Look at the shell again when its token ends."""
+        """Look at the shell again when its token ends; a token that it showed before counts no more."""
         self._arrivals += 1
+        self._expiring[shell] = at
         heappush(self._expiries, (at, self._arrivals, shell))
+        if len(self._expiries) > 2 * len(self._expiring) + _FEW:  # else tokens would keep who has long gone
+            self._expiries = [each for each in self._expiries if self._expiring.get(each[2]) == each[0]]
+            heapify(self._expiries)
 
     async def _measure_often(self) -> None:
         while True:
@@ -257,6 +266,7 @@ class GatewayServer:
     def gone(self, shell: WebSocketShell) -> None:
         self.shells.discard(shell)
         self.timed.discard(shell)
+        self._expiring.pop(shell, None)
         self._buckets[shell.bucket].discard(shell)
         if not self.shells:
             self.empty.set()

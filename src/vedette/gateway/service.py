@@ -14,7 +14,7 @@ from typing import Any
 from vedette.clock import Clock, SystemClock
 from vedette.engine.home import Vedette
 from vedette.errors import SettingsError
-from vedette.gateway import link
+from vedette.gateway import link, window_file
 from vedette.gateway.auth import Authority, LocalDoor, TokenAuthority, authority_of
 from vedette.gateway.broker import Broker
 from vedette.gateway.collection_desk import CollectionDesk
@@ -74,8 +74,11 @@ class GatewayService:
         self.authority = authority or authority_of(home.settings, self.clock)
         self.secret = directory_secret(directory)
         seal = TokenSeal(self.secret)
+        windows = directory / window_file.FILE if directory is not None else None
         self.engine = EngineThread(
-            lambda wake: Broker(home, seal=seal, limits=self.limits, clock=self.clock, wake=wake)
+            lambda wake: Broker(
+                home, seal=seal, limits=self.limits, clock=self.clock, wake=wake, windows=windows
+            )
         )
         self.port = LoopPort(asyncio.get_running_loop())
         self.board = Switchboard(
@@ -161,6 +164,7 @@ class GatewayService:
     async def listen(self, host: str, port: int) -> int:
         if isinstance(self.authority, TokenAuthority):
             self._keys = asyncio.create_task(keep_keys_fresh(self.authority))
+        await asyncio.to_thread(self.engine.ready.wait)
         return await self.server.start(host, port)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:

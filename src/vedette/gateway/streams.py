@@ -50,6 +50,7 @@ class Stream:
         "number",
         "ports",
         "promised_until",
+        "recipe",
     )
 
     def __init__(self, desk: Desk, number: int, key: bytes | None, actor: str | None) -> None:
@@ -58,6 +59,8 @@ class Stream:
         self.key = key
         """The hash that tokens carry; None: nobody can resume it."""
         self.actor = actor
+        self.recipe: bytes | None = None
+        """How to make it again after a restart (`window_file.py`), as JSON; None: it ends with this server."""
         self.bound_to: bytes | None = None
         """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
         self.history = StreamHistory(lost_until=desk.seq, last_seq=desk.seq)
@@ -237,6 +240,11 @@ class CollectionTap:
                     told.append((stream, *stream.tell(b'"delta"', delta, event.tick)))
         return told
 
+    def close_unused(self) -> None:
+        """End it when there is no filter behind it."""
+        if not self.streams:
+            self.desk.close_tap(self)
+
     def documents(self, event: Event) -> list[dict[str, Any]]:
         return [dict(row["d"]) for row in event.matches or ()]
 
@@ -295,8 +303,7 @@ class FilterStream(Stream):
         assert self.key is not None
         self.tap.streams.pop(self.key, None)
         self.tap.index.remove(self)
-        if not self.tap.streams:
-            self.desk.close_tap(self.tap)
+        self.tap.close_unused()
 
 
 def _images(event: Event) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,7 +30,7 @@ from vedette.language.documents import Request, compile_filter
 from vedette.language.lifting import lift
 from vedette.language.queries import Query, parse_query
 from vedette.language.request_binding import bind_request
-from vedette.values import duration_to_ms
+from vedette.values import duration_to_ms, timestamp_to_ms
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
@@ -98,15 +99,27 @@ class Subscribing:
         if isinstance(known, WatchStream):
             self._join_watch(client, sub, known, payload.watch, params)
         else:
-            self._first_of_watch(client, sub, key, payload.watch, params)
+            self._first_of_watch(client, sub, payload.watch, params, payload.params)
+
+    def make_watch(
+        self, desk: Desk, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
+    ) -> WatchStream:
+        """A stream for a watch that many may share; `given` are the parameters as they came over the wire."""
+        prepared, _ = desk.database.statements.one(text)
+        wanted = {name: params[name] for name in prepared.parameters if name in params}
+        feed = desk.create_shared(actor, text, params)
+        key = _watch_key(desk, actor, text, wanted)
+        stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
+        stream.recipe = encode({"watch": text, "params": {name: given[name] for name in wanted}})
+        desk.streams[key] = stream
+        return stream
 
     def _first_of_watch(
-        self, client: Client, sub: str, key: bytes, text: str, params: dict[str, Any]
+        self, client: Client, sub: str, text: str, params: dict[str, Any], given: dict[str, Any]
     ) -> None:
-        desk, actor = client.desk, None if client.system else client.actor
-        feed = desk.create_shared(actor, text, params)
-        stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
-        desk.streams[key] = stream
+        actor = None if client.system else client.actor
+        stream = self.make_watch(client.desk, actor, text, params, given)
+        feed = stream.feed
         self._broker.join(client, sub, stream)
         events = feed.take()
         initial = events.pop(0) if events and events[0].type == "initial" else None
@@ -202,7 +215,7 @@ class Subscribing:
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
             self._note_binding(client, client.subs[sub], query)
             return
-        stream = self._filter_stream(client, query, include_data=payload.includeData)
+        stream = self._filter_stream(client, asked, query, include_data=payload.includeData)
         self._note_binding(client, stream, query)
         snapshot = self._standing(stream.tap) if payload.sendSnapshot else None
         self._broker.join(client, sub, stream)
@@ -216,25 +229,41 @@ class Subscribing:
         if bind_request(query.condition, Request(auth=None, time=client.desk.clock.now())) != query.condition:
             stream.bound_to = claims_hash(client)
 
-    def _filter_stream(self, client: Client, query: Query, *, include_data: bool) -> FilterStream:
-        desk, actor = client.desk, None if client.system else client.actor
-        request = Request(auth=request_auth(client), time=desk.clock.now())
-        condition = compile_filter(bind_request(query.condition, request))
-        key = subscription_hash(
-            desk.tenant,
-            actor or "",
-            "filter",
-            query.collection,
-            repr(condition.expression),
-            str(include_data),
-        )
-        known = desk.streams.get(key)
+    def _filter_stream(
+        self, client: Client, asked: dict[str, Any], query: Query, *, include_data: bool
+    ) -> FilterStream:
+        desk, actor, moment = client.desk, None if client.system else client.actor, client.desk.clock.now()
+        auth = request_auth(client)
+        known = desk.streams.get(_filter_key(desk, actor, query, auth, moment, include_data=include_data))
         if isinstance(known, FilterStream):
             return known
         tap = desk.tap(query.collection, actor)
         self._broker.settle()
-        self._broker.pump(tap)
+        self._broker.pump(tap)  # what happened before is not for those who come now
+        try:
+            return self.make_filter(desk, actor, asked, auth, moment, include_data=include_data)
+        finally:
+            tap.close_unused()
+
+    def make_filter(
+        self,
+        desk: Desk,
+        actor: str | None,
+        asked: dict[str, Any],
+        auth: dict[str, Any] | None,
+        moment: datetime,
+        *,
+        include_data: bool,
+    ) -> FilterStream:
+        """A stream for a filter that many may share."""
+        query = parse_query(asked)
+        condition = compile_filter(bind_request(query.condition, Request(auth=auth, time=moment)))
+        key = _filter_key(desk, actor, query, auth, moment, include_data=include_data)
+        tap = desk.tap(query.collection, actor)
         stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)
+        stream.recipe = encode(
+            {"query": asked, "auth": auth, "time": timestamp_to_ms(moment), "data": include_data}
+        )
         desk.streams[key] = stream
         return stream
 
@@ -315,6 +344,22 @@ class Subscribing:
         if seq > stream.history.last_seq or ahead:
             return "gap"
         return None if stream.history.reaches(seq) else "window"
+
+
+def _filter_key(
+    desk: Desk,
+    actor: str | None,
+    query: Query,
+    auth: dict[str, Any] | None,
+    moment: datetime,
+    *,
+    include_data: bool,
+) -> bytes:
+    """Filters that say the same of the same collection, once it is known who asks and when."""
+    condition = repr(bind_request(query.condition, Request(auth=auth, time=moment)))
+    return subscription_hash(
+        desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
+    )
 
 
 def claims_hash(client: Client) -> bytes:

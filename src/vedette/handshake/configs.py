@@ -108,10 +108,13 @@ class WatchFolderConfig:
         refuse_unless(absolute, "path", self.path, "an absolute path")
         for name in ("patterns", "ignore_patterns"):
             globs = getattr(self, name)
-            refuse_unless(isinstance(globs, tuple) and all(globs), name, globs, "globs that are not empty")
+            texts = isinstance(globs, list | tuple) and all(isinstance(each, str) and each for each in globs)
+            refuse_unless(texts, name, globs, "globs that are not empty")
+            object.__setattr__(self, name, tuple(globs))  # a list is as good, and is the seed's own example
         _whole(self, "recursive_depth", low=UNLIMITED_DEPTH)
-        known = isinstance(self.watch_type, WatchType)
+        known = self.watch_type in set(WatchType)
         refuse_unless(known, "watch_type", self.watch_type, f"one of {', '.join(WatchType)}")
+        object.__setattr__(self, "watch_type", WatchType(self.watch_type))
         seconds = self.debounce_seconds
         refuse_unless(_is_number(seconds) and seconds >= 0, "debounce_seconds", seconds, "a number from 0")
         _whole(self, "watch_priority", low=0)

@@ -1,4 +1,4 @@
-"""Text to vectors. The seam, and two that need no network.
+"""Text to vectors. The seam, and two that need no network; others are in `other_embedders`.
 
 `wordllama` (the default) has its weights in its wheel and knows what words mean; `hashing` knows only which words are
 there, is the same on every machine, and is for tests. Vectors have length 1, or are zero for text without words.
@@ -97,9 +97,16 @@ EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {"wordllama": WordLlamaEmbedde
 
 
 def embedder_named(name: str) -> Embedder:
-    """E4522 when there is none of that name."""
+    """By the setting `embedder`; E4522 when there is none of that name, or it cannot be used."""
+    from vedette.ingest.other_embedders import HttpEmbedder, SentenceTransformersEmbedder
+
+    kind, colon, rest = name.partition(":")
+    if colon and kind in ("http", "https"):
+        return HttpEmbedder(name)
+    if colon and kind == "sentence-transformers":
+        return SentenceTransformersEmbedder(rest)
     if name not in EMBEDDERS:
-        known = ", ".join(EMBEDDERS)
+        known = ", ".join([*EMBEDDERS, "sentence-transformers:MODEL", "http://…#MODEL"])
         raise IngestError(
             "E4522", f"there is no embedder '{name}'; known are {known}", fields={"embedder": name}
         )

@@ -153,8 +153,8 @@ def plan_pattern(
 ) -> Plan:
     """The plan for a pattern whose registers `bound` hold elements already; `outer` ones belong to someone else.
 
-    `enduring`: it will be used while the graph grows, so what hangs together with the bound ones is followed from there,
-    however few elements there are to scan today.
+    `enduring`: it will be used while the graph grows, so what hangs together with the bound ones is followed from
+    there, however few elements there are to scan today.
     """
     return _Planner(pattern, context, bound | outer, outer, _LAST_RESORT if enduring else _SCAN_PENALTY).run()
 

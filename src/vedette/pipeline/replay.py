@@ -18,11 +18,13 @@ from pyspark.sql.functions import lit
 
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
+from vedette.pipeline.candidate import find_candidate
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.schema import JOURNAL
 from vedette.pipeline.sequence import sequence
+from vedette.pipeline.spark_progress import shown_progress
 from vedette.pipeline.topology import fuse
 from vedette.subscriptions.index_files import latest_version
 
@@ -132,15 +134,14 @@ def _answers(folder: str) -> tuple[dict[tuple[int, int, str], int], float]:
 
 
 def shadow(session: SparkSession, capture: str, candidate: Path, work: Path) -> Comparison:
-    """Replay a capture here and with the candidate, a virtual environment with another version, and compare."""
+    """Replay a capture here and with the candidate (see `find_candidate`), and compare."""
     present, other = str(work / "present"), str(work / "candidate")
-    replay(session, capture, present)
-    python = candidate / "bin" / "python"
-    if not python.exists():
-        text = f"{candidate} is no virtual environment (it has no bin/python): make one, install the candidate there"
-        raise PipelineError("E6303", text)
+    found = find_candidate(candidate, work)  # before the work, if there is none
+    with shown_progress(session, "this version"):
+        replay(session, capture, present)
     done = subprocess.run(  # noqa: S603 - the program that was asked for
-        [python, "-m", "vedette", "replay", capture, "--out", other],
+        found.command("replay", capture, "--out", other),
+        env=found.environment(),
         capture_output=True,
         text=True,
         check=False,

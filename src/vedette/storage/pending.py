@@ -65,17 +65,24 @@ def rows_of(batches: Iterable[Pending]) -> Iterator[JournalRow]:
 
 
 def net_effect(batches: Sequence[Pending]) -> Batch:
-    """What several batches come to, entered at once. An element keeps the place of its first change."""
-    records: dict[str, ElementRecord | None] = {}
+    """What several batches come to, entered at once: first the deletes, then the puts.
+
+    An element that was deleted and made again is in both, unlike in a batch of the engine's: it comes after whatever
+    was made before it, which it may join.
+    """
+    records: dict[str, ElementRecord] = {}
+    gone: dict[str, None] = {}
     facts: dict[str, str] = {}
     for batch in batches:
-        records.update(dict.fromkeys(batch.deletes))
+        for id in batch.deletes:
+            records.pop(id, None)
+            gone[id] = None
         records.update([(record.id, record) for record in batch.puts])
         facts.update(batch.meta)
     return Batch(
         tick=max((batch.tick for batch in batches), default=0),
-        puts=[record for record in records.values() if record is not None],
-        deletes=[id for id, record in records.items() if record is None],
+        puts=list(records.values()),
+        deletes=list(gone),
         journal=list(rows_of(batches)),
         meta=tuple(facts.items()),
     )

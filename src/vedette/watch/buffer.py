@@ -28,6 +28,8 @@ class Entry(NamedTuple):
     """How many events were dropped right before this one."""
     start: int = 0
     """Reliable watches: the position before the first event of the same commit."""
+    at_ms: int = 0
+    """When it was detected."""
 
 
 class Outcome(StrEnum):

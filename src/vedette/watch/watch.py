@@ -158,10 +158,10 @@ class Watch:
         if buffer is None:
             buffer = self.buffer = EventBuffer()
         if options.delivery == "reliable":
-            entry = Entry(position, sequence, tick, delta, 0, self._commit_start(sequence))
+            entry = Entry(position, sequence, tick, delta, 0, self._commit_start(sequence), now_ms)
             limit = _ENDLESS
         else:
-            entry = Entry(position, sequence, tick, delta)
+            entry = Entry(position, sequence, tick, delta, 0, 0, now_ms)
             limit = options.buffer
         outcome = buffer.offer(entry, limit, options.on_full)
         if options.deliver_on == "tick" and outcome is not Outcome.OVERFLOW:

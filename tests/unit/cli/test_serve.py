@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,10 @@ import pytest
 import vedette
 from vedette.cli import demo
 from vedette.cli.server_file import read_server_file
+from vedette.cli.wqm_place import daemon_link
 from vedette.client.blocking import connect_sync
+from vedette.errors import IngestError
+from vedette.sources.journal import open_journal
 
 PROGRAM = Path(sys.executable).with_name("vedette")
 
@@ -73,6 +76,10 @@ def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
         said = read_until(process, "wqm search")
         assert "demo-files" in said
         assert search_until("what do we do when it rains", "cover the open walls") == "site-diary.md"
+        wqm = str(PROGRAM.with_name("wqm"))
+        command = [wqm, "search", "what do we do when it rains", "-c", "demo", "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)[0]["place"].endswith("site-diary.md:1-13")
         (folder / "data" / "demo-files" / "cat.md").write_text("# The cat\nIt sleeps in the wheelbarrow.\n")
         assert search_until("where does the cat sleep", "wheelbarrow") == "cat.md"
         (child,) = [pid for pid in children_of(process.pid) if "vedette.cli.wqm" in command_of(pid)]
@@ -86,12 +93,13 @@ def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
 
 def search_until(question: str, words: str) -> str:
     """Search until the best place has these words; the name of its file."""
-    command = [str(PROGRAM.with_name("wqm")), "search", question, "-c", "demo", "-n", "1", "--format", "json"]
+    link = daemon_link(Path("data"))
     while True:  # the test's own time limit ends it
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        hits = json.loads(done.stdout) if done.returncode == 0 else []
-        if hits and words in hits[0]["text"]:
-            return Path(hits[0]["path"]).name
+        with suppress(IngestError):  # it is not there yet
+            hits = link.search("demo", question, 1)
+            if hits and words in hits[0].text:
+                return Path(hits[0].path).name
+        threading.Event().wait(0.1)
 
 
 def children_of(pid: int) -> list[int]:
@@ -240,6 +248,15 @@ def test_the_board_is_filled_once() -> None:
         with db.database("demo").session() as session:
             assert len(session.execute(demo.EXAMPLE).rows) == len(demo.TASKS)
             assert len(session.execute(demo.OVERVIEW).rows) == len(demo.PEOPLE)
+
+
+def test_the_board_is_a_source_of_the_pipeline(folder: Path) -> None:
+    for _ in range(2):
+        assert demo.add_source(folder) == "WATCH t: board::Task RETURN t.title, t.status"
+    journal = open_journal(folder)
+    ((name, kind, tenant),) = [(source.name, source.kind, source.tenant) for source in journal.sources()]
+    assert (name, kind, tenant) == ("board", "graph", "demo")
+    journal.close()
 
 
 def test_the_work_never_ends_and_never_grows() -> None:

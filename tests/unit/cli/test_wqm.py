@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 import vedette
 from vedette.cli import wqm_place
+from vedette.cli.app import app as vedette_app
 from vedette.cli.wqm import app
 from vedette.clock import SystemClock
 from vedette.errors import FolderError
@@ -28,8 +29,6 @@ from vedette.handshake.tables.handshake_tables import FILE_NAME
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
 from vedette.ingest.outside_queue import OutsideQueue
 from vedette.ingest.tasks import FileOperation, FileTask
-from vedette.sources.files.seen import FILE_NAME as SEEN_FILE
-from vedette.sources.files.seen import SeenFiles
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
@@ -287,7 +286,38 @@ def test_system_stats(docs: Path, wqm: Wqm) -> None:
     wqm("watch", "sync")
     stats = records(wqm("admin", "system-stats", "--format", "json"))
     assert (stats["watches"], stats["watches_healthy"], stats["chunks in notes"]) == (1, 1, 2)
-    assert 0 <= stats["memory_used_share"] <= 1
+    assert (stats["daemon_runs"], stats["memory_used_share"]) == (False, None), "it is the daemon's"
+
+
+def test_a_watch_by_a_path_as_the_shell_completes_it(docs: Path, wqm: Wqm) -> None:
+    for named in ("docs", str(docs), "docs/", "./docs", "docs/../docs"):
+        (row,) = records(wqm("watch", "status", named, "-f", "json"))
+        assert row["watch_id"] == "docs"
+    assert "E4501" in wqm("watch", "status", "elsewhere", fails=True).stderr
+    wqm("watch", "add", str(docs), "--collection", "other", "--id", "twice")
+    assert "name one of docs, twice" in wqm("watch", "status", "./docs", fails=True).stderr
+
+
+def test_other_sources_are_watches_too(wqm: Wqm, folder: Path) -> None:
+    """They have health, backoff, a circuit and priority; only removing is `vedette source`'s."""
+
+    def source(*words: str) -> None:
+        result = CliRunner().invoke(vedette_app, ["source", *words])
+        assert result.exit_code == 0, result.output
+
+    source("add", "mongodb", "mongodb://ada:secret@db/shop", "--name", "shop")
+    source("add", "postgres", "postgresql://db/books", "--name", "books")
+    listed = records(wqm("watch", "list", "--show-priority", "-f", "json"))
+    assert [each["watch_id"] for each in listed] == ["source:books", "source:shop"]
+    assert listed[1]["path"] == "mongodb://ada:***@db/shop"
+    assert (listed[1]["health_status"], listed[1]["circuit_state"]) == ("healthy", "closed")
+    wqm("watch", "update", "source:shop", "--priority", "9")
+    wqm("watch", "pause", "source:shop")
+    (row,) = records(wqm("watch", "status", "source:shop", "-f", "json"))
+    assert (row["effective_priority"], row["state"]) == (9, "paused")
+    assert "vedette source remove shop" in wqm("watch", "remove", "source:shop", "--force", fails=True).stderr
+    source("remove", "shop")
+    assert len(records(wqm("watch", "list", "-f", "json"))) == 1
 
 
 # ---- the queue
@@ -388,21 +418,22 @@ def test_a_process_that_does_not_answer_for_the_queue(folder: Path) -> None:
         queue.retry()
 
 
-def wait_until_taken_up(directory: Path, files: int) -> None:
-    seen, never = SeenFiles(directory / SEEN_FILE), Event()
-    try:
-        with OutsideQueue(directory, SystemClock()) as queue:
-            while len(seen.known("docs")) < files or queue.rows():
-                never.wait(0.05)
-    finally:
-        seen.close()
+def wait_until_taken_up(directory: Path, chunks: int) -> None:
+    link, never = wqm_place.daemon_link(directory), Event()
+    while link.collections().get("notes", 0) < chunks:
+        never.wait(0.05)
+    with OutsideQueue(directory, SystemClock()) as queue:
+        while queue.rows():
+            never.wait(0.05)
 
 
 def beside_the_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
     """Every command that needs the vectors asks the daemon, which holds them."""
     (hit, *_) = records(wqm("search", "how deep is the sea", "-c", "notes", "-f", "json"))
     assert hit["place"].startswith(str(docs / "sea.txt"))
-    assert json.loads(wqm("admin", "system-stats", "-f", "json").stdout)["chunks in notes"] == 3
+    stats = json.loads(wqm("admin", "system-stats", "-f", "json").stdout)
+    assert (stats["chunks in notes"], stats["daemon_runs"]) == (3, True)
+    assert 0 < stats["memory_used_share"] <= 1
     assert "nothing changed" in wqm("watch", "sync", "--dry-run").stdout
     write(docs / "late.txt", b"it was late\n")
     assert wqm("watch", "sync", "docs").stdout == "docs: taken up by the daemon\n"
@@ -428,7 +459,7 @@ def test_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
             assert process.stdout is not None
             assert "Watching the folders" in process.stdout.readline()
             write(docs / "sea.txt", b"the sea is deep\n")
-            wait_until_taken_up(folder / "data", files=3)
+            wait_until_taken_up(folder / "data", chunks=3)
             beside_the_daemon(docs, folder, wqm)
             process.send_signal(signal.SIGTERM)
             assert "Stopped" in process.stdout.read()

@@ -386,3 +386,26 @@ def test_only_what_lasts_is_taken_up_again(lives: Lives) -> None:
     owner.close()
     with pytest.raises(WatchError, match="E8002"):
         other.attach(passing.id)
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_free_again_when_its_watch_is_cancelled(lives: Lives) -> None:
+    session = lives.db.session()
+    first = session.watch("inbox = WATCH t: Task [delivery: reliable] RETURN t.title")
+    first.cancel()
+    second = session.watch("inbox = WATCH t: Task [delivery: reliable] RETURN t.title")
+    assert lives.db.session().attach("inbox").id == second.id
+
+
+def test_a_name_is_each_actors_own(lives: Lives) -> None:
+    system = lives.db.session()
+    actors = [system.execute("SPAWN a: Task RETURNING id").rows[0][0] for _ in range(2)]
+    text = "inbox = WATCH t: Task [delivery: reliable] RETURN t.title"
+    ids = [lives.db.session(actor=actor).watch(text).id for actor in actors]
+    assert [lives.db.session(actor=actor).attach("inbox").id for actor in actors] == ids
+    with pytest.raises(WatchError, match="E8002"):
+        lives.db.session(actor=system.execute("SPAWN a: Task RETURNING id").rows[0][0]).attach("inbox")
+    own = system.watch(text)
+    assert system.attach("inbox").id == own.id

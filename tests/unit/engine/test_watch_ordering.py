@@ -67,3 +67,15 @@ def test_what_a_window_holds(session: Session, clock: ManualClock) -> None:
     (window,) = watch.poll()
     assert told(window.events) == ["b3", "a1", "b0"]
     assert [event.position for event in window.events or ()] == [1, 2, 3]
+
+
+def test_every_event_keeps_the_time_of_its_detection(session: Session, clock: ManualClock) -> None:
+    watch = session.watch("WATCH t: Task RETURN t.title")
+    for seconds in (1, 2):
+        clock.advance(seconds)
+        spawn(session, "a")
+    watch.poll(limit=1)
+    rows = session.execute(
+        "MATCH e: _WatchEvent RETURN e.event_type, e.created_at ORDER BY e.created_at"
+    ).rows
+    assert [(type, moment.second) for type, moment in rows] == [("initial", 0), ("added", 1), ("added", 3)]

@@ -452,6 +452,32 @@ def test_a_task_is_tried_five_times_unless_the_sink_was_down() -> None:
 # ---- records
 
 
+def test_the_configuration_record_of_the_seed() -> None:
+    """Word for word, lists and texts and all."""
+    config = configs.WatchFolderConfig(
+        watch_id="my-project",
+        path="/path/to/project",
+        collection="my-project-code",
+        patterns=["*.py", "*.js", "*.ts"],  # type: ignore[arg-type]
+        ignore_patterns=[".git/*", "node_modules/*", "__pycache__/*"],  # type: ignore[arg-type]
+        auto_ingest=True,
+        recursive=True,
+        recursive_depth=10,
+        debounce_seconds=2.0,
+        enabled=True,
+        watch_type="project",  # type: ignore[arg-type]
+        watch_priority=5,
+    )
+    assert config.patterns == ("*.py", "*.js", "*.ts")
+    assert config.watch_type is configs.WatchType.PROJECT
+    defaults = configs.WatchFolderConfig(watch_id="my-project", path="/path/to/project", collection="c")
+    assert (config.debounce_seconds, config.watch_priority, config.recursive_depth) == (
+        defaults.debounce_seconds,
+        defaults.watch_priority,
+        defaults.recursive_depth,
+    )
+
+
 def test_the_defaults_of_the_seed() -> None:
     watch = configs.WatchFolderConfig(watch_id="w", path="/p", collection="c")
     assert (watch.auto_ingest, watch.recursive, watch.recursive_depth, watch.debounce_seconds) == (

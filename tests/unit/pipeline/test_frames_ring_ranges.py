@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from vedette.errors import PipelineError
-from vedette.pipeline.datasource import SMALL_RANGE, offset_of, plan_ranges
+from vedette.pipeline.datasource import SMALL_RANGE, JournalStream, offset_of, plan_ranges
 from vedette.pipeline.ingest_frames import (
     Accepted,
     Complete,
@@ -25,7 +27,9 @@ from vedette.pipeline.ingest_frames import (
 )
 from vedette.pipeline.partition_states import news
 from vedette.pipeline.ring import Ring
-from vedette.sources.records import Partition
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Partition, Source, SourceEvent
+from vedette.subscriptions.registry import SubscriptionRegistry
 
 CHANGE = DeliveredChange(
     tenant="t", collection="c", key="k", op="update", partition=1, epoch=2, seq=3, offset=4, time_ms=5,
@@ -92,6 +96,11 @@ def test_who_comes_next_would_be_the_owner():
 
 def test_offsets_are_equal_as_text():
     assert json.dumps(offset_of(1, 2)) == '{"offset": 1, "version": 2}'
+    modes = {9: "shedding", 3: "degraded"}
+    one, other = offset_of(1, 2, modes), offset_of(1, 2, dict(reversed(modes.items())))
+    assert json.dumps(one) == json.dumps(other)
+    (range_,) = plan_ranges(offset_of(0, 2), one, 1, None)
+    assert (range_.shedding, range_.skipped) == (frozenset({9}), frozenset({3}))
 
 
 def test_nothing_is_planned_for_nothing():
@@ -118,3 +127,36 @@ def test_a_gateway_is_told_what_it_does_not_know():
     assert news(told, [live]) == []
     stale = Partition(id=1, source="s", number=0, epoch=1, seq=9, state="stale", reason="gone")
     assert [status.state for status in news(told, [stale])] == ["stale"]
+
+
+def test_a_degraded_partition_is_read_and_not_told(tmp_path: Path):
+    journal = open_journal(tmp_path)
+    journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=2))
+    events = [
+        SourceEvent(event_id=f"e{n}", collection="c", key=f"k{n}", after=b'{"n":1}', created=True, time_ms=0)
+        for n in range(40)
+    ]
+    last = journal.append("shop", events, None).offset
+    skipped, told = (partition.id for partition in journal.partitions())
+    registry = SubscriptionRegistry(tmp_path)
+    registry.set_mode(skipped, "degraded")
+    options = {
+        "journal": journal.address,
+        "index": str(tmp_path / "index"),
+        "registry": registry.address,
+        "start": "0",
+    }
+    stream = JournalStream(options)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    assert end == {"modes": {str(skipped): "degraded"}, "offset": last, "version": 0}
+    registry.set_mode(skipped, "normal")  # the batch has its modes: when it runs again it reads the same
+    for _ in range(2):
+        (range_,) = stream.partitions(start, end)
+        *batches, mark = stream.read(range_)
+        seen = [partition for batch in batches for partition in batch["partition"].to_pylist()]
+        assert set(seen) == {told}
+        assert mark["epoch"].to_pylist() == [40 - len(seen)]
+    assert "modes" not in stream.latestOffset(start, ReadAllAvailable())
+    registry.close()
+    journal.close()

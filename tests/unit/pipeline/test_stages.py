@@ -20,7 +20,7 @@ from vedette.pipeline.match import match
 from vedette.pipeline.members import forget_gateways
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
-from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME
+from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME, journal_batch
 from vedette.pipeline.sequence import sequence
 from vedette.pipeline.topology import STAGES, fuse
 from vedette.sources.journal import CollectionJournal, open_journal
@@ -98,9 +98,12 @@ class Place:
         )
         self.version = 0
 
-    def subscribe(self, gateway: str, source: str, kind: Any = "cel", tenant: str = "t") -> int:
+    def subscribe(
+        self, gateway: str, source: str, kind: Any = "cel", tenant: str = "t", *, low: bool = False
+    ) -> int:
         request = SubscriptionRequest(
-            id=f"{gateway} {source} {tenant}",
+            id=f"{gateway} {source} {tenant} {low}",
+            low_priority=low,
             tenant=tenant,
             collection="shop::orders",
             boundary=0,
@@ -168,6 +171,14 @@ def test_match_sends_on_what_it_cannot_read(place: Place):
     found = place.matched(row(1, after=b"[1]"), row(2), row(3, after=b"\xff"))
     assert found["problem"].null_count == 1
     assert found["gateway"].to_pylist() == [-1, place.numbers["g1"], -1]
+
+
+def test_match_passes_over_low_priority_where_a_partition_is_behind(place: Place):
+    low, normal = place.subscribe("g1", "doc.n > 0", low=True), place.subscribe("g1", "doc.n > 0")
+    rows = [row(1, partition=1), row(2, partition=2)]
+    batch = normalize(journal_batch(rows, place.version, -1, shedding={2}), place.context)
+    assert match(batch, place.context)["enter"].to_pylist() == [[low, normal], [normal]]
+    assert telemetry.take()["shed"] == 1
 
 
 @pytest.mark.parametrize(

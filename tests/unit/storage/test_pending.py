@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vedette.errors import StoreError
@@ -90,6 +90,16 @@ batches = st.fixed_dictionaries(
 steps = st.lists(batches | st.sampled_from(["enter", "enter", "close", "crash", "trim"]), max_size=12)
 
 
+blank: dict[str, Any] = {
+    "nodes": {},
+    "edges": set(),
+    "deletes": set(),
+    "facts": {},
+    "event": False,
+    "defines": False,
+}
+
+
 def batch_of(parts: dict[str, Any], tick: int, present: dict[str, ElementRecord]) -> Batch:
     """As the seam asks: edges join the edges that are there before them, and go with them."""
     gone = set(parts["deletes"]) - set(parts["nodes"])
@@ -137,6 +147,16 @@ def journal(store: Store) -> list[JournalRow]:
 
 @settings(max_examples=80, deadline=None)
 @given(history=steps)
+@example(history=[blank | {"edges": {"e0"}, "deletes": {"e3"}}, blank | {"edges": {"e3"}}, "enter"])
+@example(
+    history=[
+        blank | {"edges": {"e3"}, "defines": True},
+        blank | {"edges": {"e0"}, "deletes": {"e3"}},
+        blank | {"edges": {"e3"}},
+        "enter",
+        "close",
+    ]
+)
 def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) -> None:
     with ExitStack() as stack:
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # none of the many syncs matters

@@ -42,6 +42,7 @@ def capture(
     from vedette.clock import system_random
     from vedette.pipeline.capture import capture as write_capture
     from vedette.pipeline.session import open_session
+    from vedette.pipeline.spark_progress import shown_progress
     from vedette.sources.journal import open_journal
 
     directory = directory_of(data)
@@ -52,9 +53,10 @@ def capture(
     journal.close()
     session = open_session()
     salt = f"{system_random().getrandbits(64):x}"
-    taken = write_capture(
-        session, address, directory / "index", out, after=after, share=share, mask=mask or [], salt=salt
-    )
+    with shown_progress(session, "capture"):
+        taken = write_capture(
+            session, address, directory / "index", out, after=after, share=share, mask=mask or [], salt=salt
+        )
     session.stop()
     print(f"{taken} changes are in {out}.")
 
@@ -63,9 +65,11 @@ def replay(capture: CaptureArgument, out: OutOption) -> None:
     """Match a capture against its subscriptions and write who is told what."""
     from vedette.pipeline.replay import replay as write_matches
     from vedette.pipeline.session import open_session
+    from vedette.pipeline.spark_progress import shown_progress
 
     session = open_session()
-    write_matches(session, capture, out)
+    with shown_progress(session, "replay"):
+        write_matches(session, capture, out)
     session.stop()
     print(f"The matches are in {out}.")
 
@@ -74,7 +78,11 @@ def shadow(
     capture: CaptureArgument,
     candidate: Annotated[
         Path,
-        typer.Option("--candidate", metavar="VENV", help="A virtual environment with the other version."),
+        typer.Option(
+            "--candidate",
+            metavar="PATH",
+            help="The other version: a wheel, a virtual environment, or a folder with the package.",
+        ),
     ],
     threshold: Annotated[
         float, typer.Option("--threshold", min=0.0, max=1.0, help="The share of answers that may differ.")
