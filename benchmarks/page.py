@@ -72,7 +72,8 @@ The queues, counted the same way on the process that writes:
 | procrastinate | PostgreSQL as it comes | 200 | 321 | 412 | 635 |
 | beanstalkd | `-b … -f0` (default: no file at all) | 200 | 320 | 205 | 320 |
 
-All of them have synced an item before they confirm it. RabbitMQ syncs acknowledgements too, but AMQP has no answer to
+All of them have synced an item before they confirm it (of Redis and beanstalkd the order of the calls was looked at:
+write, sync, answer), so all of them count. RabbitMQ syncs acknowledgements too, but AMQP has no answer to
 them: a consumer cannot know that one is durable. Redis acknowledges and deletes in one command, procrastinate's
 acknowledgement is the end of the job. Live queries keep nothing on disk here: drasi-lib, SurrealDB's `mem://` and
 PGlite are asked in memory, and so is Vedette, except where a line says fsync.

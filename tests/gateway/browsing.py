@@ -63,8 +63,11 @@ class Browser:
 
             ask("Page.enable")
             ask("Page.navigate", url=page)
-            while json.loads(devtools.recv(timeout=60)).get("method") != "Page.loadEventFired":
-                pass
+            place = "location.href + ' ' + document.readyState"
+            while (there := ask("Runtime.evaluate", expression=place))["result"].get("result", {}).get(
+                "value"
+            ) != f"{page} complete":  # an event of loading could still be the blank page's
+                assert "error" not in there, there
             expression = f"(async () => {{ {script} }})()"
             found = ask("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
             result = found["result"]

@@ -45,7 +45,8 @@ class BothHosts:
     def __init__(
         self, db: vedette.Vedette, clock: ManualClock, statement: str, first: dict[str, dict[str, Any]]
     ):
-        self.clock, self.documents, self.offset = clock, {}, 0
+        self.clock, self.offset = clock, 0
+        self.documents: dict[str, dict[str, Any]] = {}
         self.session = db.session()
         for key, document in first.items():
             self.put(key, document)

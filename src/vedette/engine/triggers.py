@@ -147,7 +147,8 @@ class Triggers:
             raise self._endless(firing.watch)
         watch, database = firing.watch, self._watching.database
         if watch.actor is not None and database.state.graph.get(watch.actor) is None:
-            raise actor_gone()
+            self._watching.fail(watch, actor_gone())  # with its actor it ends
+            return
         transaction = database.state.begin()
         context = self._context(watch, transaction)
         row: Row = firing.row + [None] * (watch.details.actions_size - len(firing.row))

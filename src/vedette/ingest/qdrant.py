@@ -86,6 +86,10 @@ class QdrantVectors:
         models, count = self._models, len(file.chunks)
         before = self._extent(collection, file.path)
         points = list(self._points(collection, file))
+        if count == 1 and before <= 1:  # one write, which is there or not
+            with self._reaching():
+                self._client.batch_update_points(collection, [self._put(points)], wait=True)
+            return
         pledge = models.PointStruct(
             id=points[0].id,
             vector=points[0].vector,

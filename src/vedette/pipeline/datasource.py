@@ -42,7 +42,9 @@ SMALL_RANGE = 2_000
 READ_ROWS = 5_000
 """Rows of one Arrow batch."""
 WAIT_SECONDS = 0.1
-"""How long `latestOffset` waits for something to happen before it says that nothing did."""
+"""How long one wait for a change lasts; then new subscriptions are looked for."""
+IDLE_WAITS = 10
+"""So many waits in vain before `latestOffset` says that nothing happened."""
 
 
 def offset_of(offset: int, version: int, modes: Mapping[int, str] | None = None) -> Offset:
@@ -201,8 +203,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         if self._lateness_ms is not None:
             return self._latest_of_windows(start, self._lateness_ms)
         after = start["offset"]
-        last = self._journal.wait(after, WAIT_SECONDS)
-        version = max(start["version"], latest_version(self._index))
+        last, version = self._wait(after, start["version"])
         if last <= after:
             lowest = self._lowest_boundary(start["version"], version)
             return offset_of(after, version) if lowest is not None and lowest < after else start
@@ -210,6 +211,15 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._max_rows
             last = self._journal.range_end(after, rows, self._max_bytes)
         return offset_of(last, version, self._modes())
+
+    def _wait(self, after: int, known: int) -> tuple[int, int]:
+        """The last offset and version, as soon as either is news; every answer of nothing new costs Java a round."""
+        waits = 0
+        while True:
+            last, waits = self._journal.wait(after, WAIT_SECONDS), waits + 1
+            version = max(known, latest_version(self._index))
+            if last > after or version > known or waits == IDLE_WAITS:
+                return last, version
 
     def _latest_of_windows(self, start: Offset, lateness_ms: int) -> Offset:
         """Goes on when something changed or a window ends; stands still while nobody has a window."""

@@ -6,7 +6,8 @@ what it prepared, and only outcomes come back.
 
 A job costs some hundred milliseconds before the first file is read, and Spark some seconds before the first job. So
 Spark is for backlogs (`BulkConfig`): few files are done in the daemon's own process, and Spark is not even started
-until many wait. What Spark fails to do is done in this process, from the beginning, which is the same as once.
+until many wait; nor is Arrow loaded, which a daemon that waits has no use for. What Spark fails to do is done in this
+process, from the beginning, which is the same as once.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import pyarrow as pa
 
 from vedette.clock import Clock, SystemClock
 from vedette.ingest.chunking import ChunkingConfig
@@ -33,18 +32,9 @@ from vedette.ingest.ingestion import (
     failure_of,
 )
 from vedette.ingest.preparation import FileToRead, LocalPreparation, Preparation, Readiness, Unusable
-from vedette.pipeline.file_rows import (
-    ANSWER_ROWS,
-    files_of,
-    ingest_rows,
-    outcome_batch,
-    outcomes_of,
-    read_rows,
-    readiness_batch,
-    readiness_of,
-)
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = ["BulkConfig", "BulkFiles", "Recipe", "SparkDesk", "SparkIngestion", "SparkPreparation"]
@@ -198,6 +188,8 @@ class SparkPreparation:
         ]
 
     def _prepared(self, files: Sequence[FileToRead]) -> list[Readiness]:
+        from vedette.pipeline.file_rows import read_rows, readiness_of
+
         return _on_spark(
             lambda: readiness_of(self._desk.run(read_rows(files), self._recipe), len(files)),
             lambda: _in_parts(self._here.prepare, files),
@@ -221,6 +213,8 @@ class SparkIngestion:
         ]
 
     def _ingested(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
+        from vedette.pipeline.file_rows import ingest_rows, outcomes_of
+
         answers = outcomes_of(self._desk.run(ingest_rows(files), self._recipe), len(files))
         return [self._outcome(file, answer) for file, answer in zip(files, answers, strict=True)]
 
@@ -303,6 +297,8 @@ class _Worker:
                 yield self._answers(batch.slice(start, _AT_ONCE))
 
     def _answers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        from vedette.pipeline.file_rows import files_of, outcome_batch, readiness_batch
+
         numbers, files = files_of(batch)
         if self.recipe.qdrant_url:
             return outcome_batch(numbers, _ingestion(self.recipe).ingest(files))  # type: ignore[arg-type]
@@ -332,5 +328,7 @@ def _ingestion(recipe: Recipe) -> Ingestion:
 
 def _schema() -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
+
+    from vedette.pipeline.file_rows import ANSWER_ROWS
 
     return from_arrow_schema(ANSWER_ROWS)

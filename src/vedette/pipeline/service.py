@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 PUBLISH_SECONDS = 0.02
 """How often the compactor looks whether subscriptions have changed."""
 UPKEEP_SECONDS = 10.0
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 
 

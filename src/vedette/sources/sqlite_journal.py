@@ -34,6 +34,9 @@ __all__ = ["SqliteJournal"]
 
 POLL_SECONDS = 0.005
 """How often `wait` asks whether somebody has committed: a look at one number in shared memory."""
+IDLE_POLL_SECONDS = 0.02
+"""How often when it has asked in vain so many times: an idle pipeline costs next to nothing."""
+PATIENCE = 400
 FORMAT = 1
 _BUSY_SECONDS = 30.0
 _SCHEMA = (
@@ -78,6 +81,7 @@ class SqliteJournal:
         self._clock = clock or SystemClock()
         self._lock = RLock()
         self._pause = Flag()
+        self._asked_in_vain = 0
         with translated(self.address):
             self._db = sqlite3.connect(
                 path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -310,10 +314,12 @@ class SqliteJournal:
             if now != version:
                 version, last = now, self.last_offset()
                 if last > after:
+                    self._asked_in_vain = 0
                     return last
             if self._clock.monotonic() >= end:
                 return self.last_offset()
-            self._pause.wait(POLL_SECONDS)
+            self._asked_in_vain += 1
+            self._pause.wait(POLL_SECONDS if self._asked_in_vain < PATIENCE else IDLE_POLL_SECONDS)
 
     def snapshot(
         self, tenant: str, collection: str, *, after_key: str | None = None, limit: int = 1000

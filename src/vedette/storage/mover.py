@@ -15,6 +15,8 @@ QUIET_SECONDS, LATEST_SECONDS = 0.005, 0.25
 """So long nothing must have been asked for; and so long after it was, it is done whether it is quiet or not."""
 IDLE_SECONDS, MOST_SECONDS = 0.05, 2.0
 """The same for what is in no hurry."""
+FEW = 256
+"""So little is left for the next time when more comes all the while."""
 RETRY_SECONDS = 1.0
 """After a failure: a full disk, say."""
 
@@ -23,9 +25,9 @@ _real_time = SystemClock()
 
 
 class Mover:
-    """`move` does a part of the work and says whether there is more. It is called by one thread at a time, this one."""
+    """`move` does a part of the work and says how much is left. It is called by one thread at a time, this one."""
 
-    def __init__(self, move: Callable[[], bool], name: str) -> None:
+    def __init__(self, move: Callable[[], int], name: str) -> None:
         self._move, self._name = move, name
         self._asked = 0
         self._awake = self._soon = self._closed = False
@@ -65,10 +67,15 @@ class Mover:
                 self._pause(RETRY_SECONDS)
 
     def _work(self) -> None:
-        """Until all is done, or there is more to be asked for and time left to do it later."""
+        """Until all is done. While more is asked for, only what is due: many small steps would cost the most."""
         asked = self._asked
-        while self._move():
-            if self._closed or (self._asked != asked and not self._is_late()):
+        while left := self._move():
+            if self._closed:
+                return
+            if self._asked != asked and not self._is_late():
+                return
+            if self._asked != asked and left < FEW:
+                self._since = None
                 return
         with self._bell:
             self._since = None

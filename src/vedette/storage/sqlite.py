@@ -264,29 +264,30 @@ class SqliteStore:
         if self._pending_rows or self._appended % LOOK_AT_LOG == 0:
             self._mover.ask(soon=soon)
 
-    def _tidy_up(self) -> bool:
-        """What can wait: batches to be entered, room in the log. Returns whether there is more to do."""
-        return self._enter_some() or self._tidy_log()
+    def _tidy_up(self) -> int:
+        """What can wait: batches to be entered, room in the log. Returns how many rows are left to be entered."""
+        left = self._enter_some()
+        return left if left else self._tidy_log()
 
-    def _tidy_log(self) -> bool:
-        """Make the write-ahead log longer, ahead of what is written, but not for a few batches."""
+    def _tidy_log(self) -> int:
+        """Make the write-ahead log longer, ahead of what is written, but not for a few batches; 0 when it is so."""
         wanted = min(LOG_BYTES, self._appended // LOOK_AT_LOG * LOOK_AT_LOG * LOG_BYTES_A_BATCH)
         if not self._keeps or self._log_bytes >= wanted:
-            return False
+            return 0
         with self._write_lock, translated(self.place):
             if lengthen_log(self._opened(self._writer), self.path, wanted):
                 self._log_bytes = wanted
-        return self._log_bytes < wanted
+        return int(self._log_bytes < wanted)
 
     def _check_tick(self, batch: Batch) -> None:
         """Before it is kept; what is entered is checked by the tables themselves as well."""
         if batch.tick and batch.tick < self._tick:
             raise tick_went_back(self.place, batch.tick, self._tick)
 
-    def _enter_some(self) -> bool:
-        """Enter some batches in the tables, the oldest first; returns whether others are left."""
+    def _enter_some(self) -> int:
+        """Enter some batches in the tables, the oldest first; returns how many rows are left."""
         if not self._pending_rows:
-            return False
+            return 0
         with self._write_lock:
             with self._unhurried() as db:
                 some = self._pending(db, MOVED_ROWS)
@@ -295,7 +296,7 @@ class SqliteStore:
                     self._enter(db, some)
             rows = sum(batch.rows for _, batch in some)
             self._pending_rows = self._pending_rows - rows if some else 0
-        return self._pending_rows > 0
+            return self._pending_rows
 
     def _pending(self, db: sqlite3.Connection, rows: int | None = None) -> list[tuple[int, Pending]]:
         """Batches with their numbers, in order; as many as it takes for so many rows, or all."""

@@ -409,3 +409,13 @@ def test_a_name_is_each_actors_own(lives: Lives) -> None:
         lives.db.session(actor=system.execute("SPAWN a: Task RETURNING id").rows[0][0]).attach("inbox")
     own = system.watch(text)
     assert system.attach("inbox").id == own.id
+
+
+def test_a_trigger_ends_with_its_actor(lives: Lives) -> None:
+    system = lives.db.session()
+    actor = system.execute("SPAWN a: Person RETURNING id").rows[0][0]
+    lives.db.session(actor=actor).execute(f"WATCH t: Task {NOTE}")
+    system.execute(f"KILL #{actor}")
+    system.execute('SPAWN t: Task { title = "nobody acts" }')
+    assert notes(lives.db) == []
+    assert system.execute("MATCH w: _Watch RETURN w.status").rows == [("cancelled",)]

@@ -30,7 +30,7 @@ from vedette.storage.sqlite_file import LOG_BYTES
 class StillMover:
     """Moves nothing: the test says when."""
 
-    def __init__(self, move: Callable[[], bool], name: str) -> None:
+    def __init__(self, move: Callable[[], int], name: str) -> None:
         self.move, self.name = move, name
 
     def ask(self, *, soon: bool = True) -> None:
@@ -326,12 +326,12 @@ def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) ->
     calls: list[int] = []
     done = Flag()
 
-    def move() -> bool:
+    def move() -> int:
         calls.append(get_ident())
         if len(calls) < 3:
             raise StoreError("E6001", "no space left")
         done.set()
-        return False
+        return 0
 
     mover = Mover(move, "test")
     mover.ask()
@@ -341,7 +341,7 @@ def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
-    def move() -> bool:
+    def move() -> int:
         raise StoreError("E6002", "opened by another engine since")
 
     mover = Mover(move, "test")
@@ -352,7 +352,28 @@ def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
     mover.close()
 
 
+@pytest.mark.parametrize(
+    ("busy", "late", "left"),
+    [(False, False, 0), (False, True, 0), (True, False, 900), (True, True, 200)],
+    ids=["quiet", "quiet and late", "more comes", "more comes and it is late"],
+)
+def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> None:
+    """While more comes it waits for a quiet moment; once it is late it works, but not to the last bit."""
+    waiting = [1_000]
+
+    def move() -> int:
+        waiting[0] -= 100
+        mover._asked += busy
+        return waiting[0]
+
+    mover = Mover(move, "test")
+    mover._since = time.monotonic() - (1e9 if late else -1e9)
+    mover._work()
+    assert waiting == [left]
+    assert (mover._since is None) == (left < 900)
+
+
 def test_a_mover_that_was_never_asked_has_no_thread() -> None:
-    mover = Mover(lambda: False, "test")
+    mover = Mover(lambda: 0, "test")
     mover.close()
     assert mover._thread is None
