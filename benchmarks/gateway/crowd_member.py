@@ -14,7 +14,7 @@ import sys
 import uvloop
 
 from benchmarks.gateway.load import Load
-from benchmarks.gateway.swarm import connect_swarm
+from benchmarks.gateway.swarm import SwarmClient, connect_swarm
 
 __all__: list[str] = []
 
@@ -34,8 +34,8 @@ async def main(port: int, first: int, count: int) -> None:
             print(json.dumps({"delays": [round(delay, 2) for delay in load.delays]}), flush=True)
 
 
-def _lost(clients: list[object]) -> int:
-    return sum(client.transport.is_closing() for client in clients)  # type: ignore[attr-defined]
+def _lost(clients: list[SwarmClient]) -> int:
+    return sum(client.transport is None or client.transport.is_closing() for client in clients)
 
 
 uvloop.run(main(*map(int, sys.argv[1:4])))

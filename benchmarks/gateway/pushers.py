@@ -39,7 +39,7 @@ class Pusher:
     """How many messages it is told before that."""
     writer_says: Texts = ()
     writer_hears: int = 0
-    wrapped: Callable[[str], str] = staticmethod(lambda text: text)  # type: ignore[assignment]
+    wrapped: Callable[[str], str] = staticmethod(lambda text: text)
     """A text as the writer says it."""
 
     def missing(self) -> str | None:

@@ -133,6 +133,9 @@ class Settings:
     max_connections_per_tenant: int = _setting(100_000, "Most of them of one database", low=1)
     max_subscriptions_per_gateway: int = _setting(200_000, "Most subscriptions of one gateway process", low=1)
     max_subscriptions_per_tenant: int = _setting(1_000_000, "Most subscriptions of one database", low=1)
+    max_subscriptions_per_collection: int = _setting(
+        1_000_000, "Most subscriptions of one database to one external collection", low=1
+    )
     max_subscriptions_total: int = _setting(2_000_000, "Most subscriptions of one engine", low=1)
     heartbeat_seconds: float = _setting(30.0, "Seconds between heartbeats on a connection", low=1)
     replay_seconds: float = _setting(180.0, "How far back a client can resume, in seconds", low=0.0)

@@ -96,7 +96,7 @@ def through_the_shell(parts: list[bytes]) -> tuple[list[bytes], bytes]:
     """Messages that were understood, and what was answered."""
     board, line = Board(), Line()
     server = GatewayServer(cast("Any", board), clock=ManualClock())
-    server.wrote = lambda _: None  # type: ignore[method-assign]
+    cast("Any", server).wrote = lambda _: None
     shell = WebSocketShell(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
@@ -182,7 +182,7 @@ def test_the_shell_and_its_twin_understand_the_same(data: bytes, cuts: list[int]
 def opened(line: Line) -> tuple[WebSocketShell, list[WebSocketShell]]:
     """A shell at an open line, and those that have said that something waits for them."""
     server, behind = GatewayServer(cast("Any", Board()), clock=ManualClock()), list[WebSocketShell]()
-    server.wrote = behind.append  # type: ignore[method-assign]
+    cast("Any", server).wrote = behind.append
     shell = WebSocketShell(server)
     shell.connection_made(cast("asyncio.BaseTransport", line))
     shell.data_received(HANDSHAKE)
@@ -197,7 +197,8 @@ def test_what_fits_goes_straight_into_the_socket_and_the_rest_in_order_through_t
         shell, behind = opened(line)
         small, large = Parcel(b"small"), Parcel(b"x" * 1_000_000)
         shell.send(small)
-        assert (line.in_the_socket(), line.written, behind) == (small.framed, b"", [])
+        assert line.in_the_socket() == small.framed
+        assert (bytes(line.written), len(behind)) == (b"", 0)
         shell.send(large)
         head = line.in_the_socket()
         assert head + line.written == large.framed

@@ -54,7 +54,9 @@ def encode(message: Any) -> str:
     st.lists(messages.map(encode) | st.binary(max_size=60) | st.text(max_size=40), max_size=15), st.booleans()
 )
 @settings(max_examples=150, deadline=None)
-@pytest.mark.timeout(900)  # cut off by a timeout on a crowded machine, Hypothesis would speak of flaky strategies
+@pytest.mark.timeout(
+    900
+)  # cut off by a timeout on a crowded machine, Hypothesis would speak of flaky strategies
 def test_any_sequence_is_answered(script: list[bytes | str], authenticated: bool):
     wire = Wire()
     bystander = wire.client()

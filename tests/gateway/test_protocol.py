@@ -449,3 +449,37 @@ def test_whoever_acts_as_another_watches_as_that_one(wire: Wire):
     admin.execute('SPAWN n: Note { text = "nobody\'s" }')
     told = [m["payload"]["subId"] for m in admin.all() if m["type"] == "event"]
     assert sorted(told) == ["all", "all", "filtered", "hers"]
+
+
+def test_several_events_at_once_reach_everyone_in_order_whatever_holds_them(wire: Wire):
+    """In one transaction: those who take all are told in one go; a paced, a paused and an old client see the same."""
+    writer = wire.client()
+    writer.define("node Many { n: Int = 0 }")
+    text = {"watch": "WATCH m: Many [initial: none] RETURN m.n"}
+    plain, paced, paused, doubled = (wire.client() for _ in range(4))
+    plain.send("subscribe", text, id="s")
+    paced.send("subscribe", {**text, "maxUnacked": 2}, id="s")
+    paused.send("subscribe", text, id="s")
+    paused.ask("manage", {"subId": "s", "operation": "pause"})
+    for name in ("a", "b"):
+        doubled.send("subscribe", text, id=name)
+    for client in (plain, paced, paused, doubled):
+        client.all()
+    writer.execute("BEGIN")
+    for n in range(5):
+        writer.execute("SPAWN m: Many { n = $n }", n=n)
+    writer.execute("COMMIT")
+
+    def numbers(client: Client, name: str = "s") -> list[int]:
+        told = events(client.all())
+        return [e["payload"]["match"]["m.n"] for e in told if e["subId"] == name]
+
+    assert numbers(plain) == [0, 1, 2, 3, 4]
+    assert numbers(doubled, "b") == [0, 1, 2, 3, 4]
+    assert numbers(paused) == []
+    paused.send("manage", {"subId": "s", "operation": "resume"}, id="r")
+    assert numbers(paused) == [0, 1, 2, 3, 4]
+    first = events(paced.all())
+    assert [e["payload"]["match"]["m.n"] for e in first] == [0, 1]
+    paced.send("ack", {"seq": first[-1]["seq"], "subId": "s"})
+    assert numbers(paced) == [2, 3]

@@ -13,7 +13,7 @@ from vedette.gateway.auth import Authority, OpenDoor
 from vedette.gateway.broker import Broker
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.link import decode_batch, encode_batch
-from vedette.gateway.parcel import Parcel
+from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.protocol import Connection
 from vedette.gateway.switchboard import Switchboard
 from vedette.gateway.tokens import TokenSeal
@@ -31,6 +31,10 @@ class Mailbox:
 
     def send(self, parcel: Parcel) -> None:
         self.received.append(json.loads(parcel.message))
+
+    def send_all(self, bundle: Bundle) -> None:
+        for parcel in bundle.parcels:
+            self.send(parcel)
 
     def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)

@@ -250,7 +250,9 @@ class Story:
     def step(self) -> None:
         random = self.random
         forms = ("write", "write", "write", "several", "late", "wait", "wait", "jump", "tick")
-        form = random.choice((*forms, "restart", "restart") if self.lasting else (*forms, "alter", "pause", "define"))
+        form = random.choice(
+            (*forms, "restart", "restart") if self.lasting else (*forms, "alter", "pause", "define")
+        )
         if form == "write":
             self.write()
         elif form == "tick":

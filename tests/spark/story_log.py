@@ -22,9 +22,6 @@ from vedette.testing.stories.telling import StoryFailed, tell
 
 __all__ = ["AskedWatch", "Recorded", "RecordingHost", "record"]
 
-KEPT_OPTIONS = ("filter", "window")
-"""What belongs to the meaning of a watch; all others say how and when it is delivered, which is not the pipeline's."""
-
 
 @dataclass(frozen=True)
 class AskedWatch:
@@ -101,13 +98,15 @@ class RecordingHost(EmbeddedHost):
             name=None,
             actions=(),  # told, too, to whoever asks with RETURN what the actions are done for
             returns=statement.returns or Return((Projection(None),)),
-            options=tuple(option for option in statement.options if option.name in KEPT_OPTIONS),
+            # All others say how and when it is delivered. (Windows of both hosts: test_collection_windows.py.)
+            options=tuple(option for option in statement.options if option.name == "filter"),
         )
         since = WatchOption("initial", OptionValue("since", (OrderTerm(Literal(0)),)))
         wide = WatchOption("buffer", Literal(1_000_000))
-        options = tuple(option for option in plain.options if option.name == "filter")
         with EmbeddedHost.session(self) as session:
-            watch = session.watch(print_statement(replace(plain, options=(*options, since, wide))), params)
+            watch = session.watch(
+                print_statement(replace(plain, options=(*plain.options, since, wide))), params
+            )
             deltas = tuple(event for event in watch.poll() if event.type != "initial")
         return AskedWatch(print_statement(plain), params, self._types(plain), deltas)
 

@@ -32,7 +32,9 @@ from vedette.watch.delta import frozen
 MEMORY = next((path for path in ("/dev/shm",) if Path(path).is_dir()), None)
 SINGLE = [story for story in STORIES if story.watches == "one element"]
 ENGINE_ONLY = (
-    "an expression of the kind",  # aggregates, now(), what is computed
+    "an expression of the kind",  # now(), what is computed
+    "an aggregate without a window",
+    "the aggregate COLLECT",
     "DISTINCT",
     "without the name of a collection",  # any
     "computed value in RETURN",

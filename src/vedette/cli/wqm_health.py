@@ -80,7 +80,7 @@ def health(
 def errors(
     watch: WatchArgument,
     show_patterns: Annotated[
-        bool, typer.Option("--show-patterns", help="With what its failures have in common.")
+        bool, typer.Option("--show-patterns", help="All about what its failures have in common.")
     ] = False,
     data: DataOption = DEFAULT_DATA,
     format: FormatOption = Format.TABLE,
@@ -100,18 +100,11 @@ def errors(
     facts = [{"field": name, "value": value} for name, value in record.items()]
     show(facts, ["field", "value"], format, empty="")
     display = TableDisplay()
+    columns = ["pattern_type", "pattern_key", "occurrence_count"]
     if show_patterns:
-        columns = [
-            "pattern_type",
-            "pattern_key",
-            "occurrence_count",
-            "confidence_score",
-            "is_systematic",
-            "action",
-        ]
+        columns += ["confidence_score", "is_systematic", "first_seen_at", "last_seen_at", "action"]
+    if patterns or show_patterns:
         show(patterns, columns, format, empty="No patterns.")
-    elif patterns:
-        display.note(f"{len(patterns)} patterns were seen: add --show-patterns.")
     for line in _advice(record):
         display.note(line)
 

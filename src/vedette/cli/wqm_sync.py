@@ -24,6 +24,7 @@ from vedette.cli.wqm_place import (
 
 if TYPE_CHECKING:
     from vedette.handshake.tables import HandshakeTables
+    from vedette.handshake.tables.rows import WatchRow
     from vedette.ingest.folder_run import RunReport
     from vedette.ingest.ingestion import Ingestion
     from vedette.sources.files.seen import SeenFiles
@@ -65,14 +66,11 @@ def sync(
             raise CommandFailed(
                 "No folder is watched. `wqm watch add FOLDER --collection NAME` makes a watch."
             )
-        if not dry_run and daemon_link(directory).is_there():
-            done = [_asked_for(watch_id, tables, directory) for watch_id in chosen]
-            if not all(done):
-                raise typer.Exit(1)
-            return
         seen = SeenFiles(directory / FILE_NAME)
         try:
-            if dry_run:
+            if not dry_run and daemon_link(directory).is_there():
+                fine = [_asked_for(watch_id, tables, seen, directory) for watch_id in chosen]
+            elif dry_run:
                 fine = [_looked(watch_id, tables, seen) for watch_id in chosen]
             else:
                 settings = settings_at(directory)
@@ -90,34 +88,47 @@ def sync(
         raise typer.Exit(1)
 
 
-def _asked_for(watch_id: str, tables: HandshakeTables, directory: Path) -> bool:
+def _asked_for(watch_id: str, tables: HandshakeTables, seen: SeenFiles, directory: Path) -> bool:
     """Have the daemon compare the folder, and wait until all of it is done; whether nothing failed."""
     from vedette.cli.display import TableDisplay
     from vedette.handshake.tables.handshake_tables import FILE_NAME
+    from vedette.ingest.folder_run import FolderRun
     from vedette.ingest.queue_table import QueueTable
 
-    tables.request_rescan(watch_id)
+    asked_at = tables.request_rescan(watch_id).rescan_requested_at
+    assert asked_at is not None
     link, never = daemon_link(directory), Event()
     with closing(QueueTable(directory / FILE_NAME)) as queue:
         while True:
             row = tables.watch(watch_id)
-            if row.unavailable_reason is not None:
-                TableDisplay().warning(f"{watch_id}: {row.unavailable_reason}")
-                return False
-            if row.health.backoff_until is not None or not row.health.enabled or row.paused_at is not None:
-                TableDisplay().warning(
-                    f"{watch_id} is {row.health.health_status} and waits: see `wqm watch status`"
-                )
+            why = _held_up(row, tables)
+            if why is not None:
+                TableDisplay().warning(f"{watch_id}: {why}. What is left is taken up when that ends.")
                 return False
             tasks = queue.of_watch(watch_id)
             if row.rescan_requested_at is None and all(task.dead_at is not None for task in tasks):
-                break
+                if not FolderRun(watch_id, tables, seen, clock_of()).look().changes:
+                    break
+                tables.request_rescan(watch_id)  # the queue was full, or somebody is writing
             if not link.is_there():
                 raise CommandFailed("The daemon ended meanwhile. What is left is in its queue; sync again.")
             never.wait(_LOOK_SECONDS)
-    dead = sum(task.dead_at is not None for task in tasks)
+    dead = sum(task.dead_at is not None and task.dead_at >= asked_at for task in tasks)
     print(f"{watch_id}: taken up by the daemon{f', {dead:,} failed for good' if dead else ''}")
     return not dead
+
+
+def _held_up(row: WatchRow, tables: HandshakeTables) -> str | None:
+    """Why the daemon does not take up what changed; None when it does."""
+    if row.unavailable_reason is not None:
+        return row.unavailable_reason
+    if row.watch_id in tables.system.degradation().paused_watch_ids:
+        return "it is paused by load: see `wqm admin degradation-status`"
+    if row.paused_at is not None:
+        return f"it is paused: `wqm watch resume {row.watch_id}`"
+    if row.health.backoff_until is not None or not row.health.enabled:
+        return f"it is in {row.health.health_status}: see `wqm watch errors {row.watch_id}`"
+    return None
 
 
 def _looked(watch_id: str, tables: HandshakeTables, seen: SeenFiles) -> bool:

@@ -121,8 +121,8 @@ def update(
         raise CommandFailed("Nothing to change: name at least one option.")
     with open_tables(data) as tables:
         watch_id = found_watch(tables, watch).watch_id
-        tables.update_watch(watch_id, **chosen)
-        tables.request_rescan(watch_id)
+        if tables.update_watch(watch_id, **chosen).config.auto_ingest:
+            tables.request_rescan(watch_id)
     print(f"{watch_id}: {', '.join(f'{name} = {_plain(value)}' for name, value in chosen.items())}")
 
 

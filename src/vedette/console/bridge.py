@@ -12,7 +12,7 @@ import msgspec
 
 from vedette.gateway.frames import encode
 from vedette.gateway.outbox import Outbox
-from vedette.gateway.parcel import Parcel
+from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.switchboard import Switchboard
 
 __all__ = ["Bridge", "bridge_to"]
@@ -34,6 +34,10 @@ class Bridge:
         self._messages.put_nowait(parcel.message)
         if self._outbox.add(len(parcel.message), 0.0):
             self._board.clogged(self._connection)
+
+    def send_all(self, bundle: Bundle) -> None:
+        for parcel in bundle.parcels:
+            self.send(parcel)
 
     def close(self, code: int, reason: str) -> None:
         self.closed = (code, reason)

@@ -158,6 +158,8 @@ class WatchCreation:
             actor=actor,
             created_ms=timestamp_to_ms(now),
         )
+        if actor is not None:
+            self._watching.actors.add(actor)
         if compiled.actions:
             watch.details.actions = compiled.actions
             watch.details.actions_size = compiled.size

@@ -50,15 +50,17 @@ def event_of(entry: Entry) -> Event:
 class WatchHandle:
     """A watch in the hands of its owner. May be used from any thread."""
 
-    __slots__ = ("_bell", "_readers", "_session", "_watch")
+    __slots__ = ("_bell", "_listens", "_readers", "_session", "_watch")
 
     def __init__(self, session: Session, watch: Watch) -> None:
         self._session = session
         self._watch = watch
-        self._bell: SimpleQueue[None] | None = None
+        self._bell: SimpleQueue[None] = SimpleQueue()
         """Holds a token while there may be something; it wakes one reader, who leaves one for the others."""
         self._readers: set[int] = set()
         """Threads in `next`."""
+        self._listens = False
+        """Whether the watch rings the bell: most handles are only ever polled."""
 
     @property
     def _watching(self) -> Watching:
@@ -105,8 +107,11 @@ class WatchHandle:
     def next_entry(self, timeout: float | None = None) -> Entry | None:
         """The same, as the engine has it."""
         end = None if timeout is None else _real_time.monotonic() + timeout
-        bell, reader = self._listen(), get_ident()
+        reader = get_ident()
         self._readers.add(reader)
+        if not self._listens:
+            self.listen(self._wake)
+            self._listens = True
         try:
             while True:
                 ready = self._watching.take(self._session, self._watch, 1)
@@ -118,7 +123,7 @@ class WatchHandle:
                 if left is not None and left <= 0:
                     return None
                 with suppress(Empty):
-                    bell.get(timeout=left)
+                    self._bell.get(timeout=left)
         finally:
             self._readers.discard(reader)
             if self._readers:
@@ -128,13 +133,6 @@ class WatchHandle:
         while (event := self.next()) is not None:
             yield event
 
-    def _listen(self) -> SimpleQueue[None]:
-        """Have the watch call when there is something; most handles are only ever polled."""
-        if self._bell is None:
-            self._bell = SimpleQueue()
-            self.listen(self._wake)
-        return self._bell
-
     def listen(self, ring: Callable[[], None]) -> None:
         """Have `ring` called, in any thread, when there may be something."""
         self._watch.details.wake = ring
@@ -142,7 +140,6 @@ class WatchHandle:
         gate.notify(gate.submitted_tick, lambda _: ring())
 
     def _wake(self) -> None:
-        assert self._bell is not None
         if self._bell.empty():
             self._bell.put(None)
 

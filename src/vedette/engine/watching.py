@@ -78,6 +78,8 @@ class Watching:
         self.ended: deque[Watch] = deque()
         """Watches that were cancelled, the latest of them: kept for those who ask, and then forgotten."""
         self.self_check = SelfCheck(self, database.settings.self_check_commits)
+        self.actors: set[str] = set()
+        """Actors who have or had watches."""
         self.cancelled = 0
         """Watches that have ended and are kept for those who ask."""
         self.holding: dict[int, Watch] = {}
@@ -220,8 +222,19 @@ class Watching:
             self._show(self.draft.landed(changes))
         if self.hub.layered:
             self.news.committed()
+        if self.actors:
+            self._end_with_actors(commit.changes)
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
+
+    def _end_with_actors(self, changes: Sequence[Difference]) -> None:
+        """Nothing is told or done for an actor that was deleted: its watches end."""
+        gone = {before.id for before, after in changes if after is None and before is not None}
+        gone.intersection_update(self.actors)
+        if gone:
+            self.actors -= gone
+            for watch in [w for w in self.hub.watches.values() if w.actor in gone]:
+                self.fail(watch, actor_gone())
 
     def _one_moment(self, told: Told) -> Moment:
         """now() for a whole commit: what looks at the time was evaluated then, and it belongs to the window of then."""
@@ -294,6 +307,8 @@ class Watching:
 
     def fail(self, watch: Watch, error: VedetteError) -> None:
         """A division by zero and the like: MATCH would raise, the watch ends and says why. The commit stands."""
+        if watch.status is WatchStatus.CANCELLED:
+            return
         watch.details.report(error)
         self.management.end(watch, WatchEventKind.FAIL)
         log.warning(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Parcel", "text_frame"]
+__all__ = ["Bundle", "Parcel", "text_frame"]
 
 _FIN_TEXT = 0x81
 
@@ -23,3 +23,13 @@ class Parcel:
     def __init__(self, message: bytes) -> None:
         self.message = message
         self.framed = text_frame(message)
+
+
+class Bundle:
+    """Several messages that go the same way together."""
+
+    __slots__ = ("framed", "parcels")
+
+    def __init__(self, messages: list[bytes]) -> None:
+        self.parcels = [Parcel(message) for message in messages]
+        self.framed = b"".join([parcel.framed for parcel in self.parcels])

@@ -28,7 +28,7 @@ from vedette.gateway.auth import AuthError, Authority, Grant
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import FrameError, Message, message, read_message
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.parcel import Parcel
+from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.subscription import Hold, Subscription
 from vedette.values import timestamp_to_text
 
@@ -39,6 +39,8 @@ class Sink(Protocol):
     """Where a connection's messages go."""
 
     def send(self, parcel: Parcel) -> None: ...
+
+    def send_all(self, bundle: Bundle) -> None: ...
 
     def close(self, code: int, reason: str) -> None: ...
 

@@ -40,7 +40,7 @@ from vedette.errors import SettingsError
 from vedette.gateway.auth import OpenDoor
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.local_socket import clear, close_to_others
-from vedette.gateway.parcel import Parcel
+from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.protocol import Connection
 from vedette.gateway.switchboard import Switchboard
 
@@ -329,8 +329,9 @@ class WebSocketShell(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         limits = self._server.board.limits
         self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
-        if self._server.tls is None:
-            self._descriptor = transport.get_extra_info("socket").fileno()
+        line = transport.get_extra_info("socket") if self._server.tls is None else None
+        if line is not None:
+            self._descriptor = line.fileno()
         self._server.arrived(self)
 
     def data_received(self, data: bytes) -> None:
@@ -488,7 +489,10 @@ class WebSocketShell(asyncio.Protocol):
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
-    def send(self, parcel: Parcel) -> None:
+    def send_all(self, bundle: Bundle) -> None:
+        self.send(bundle)
+
+    def send(self, parcel: Parcel | Bundle) -> None:
         transport = self._transport
         if transport is None or self._closing_at is not None:
             return

@@ -135,6 +135,7 @@ class GatewayService:
             gateway=settings.max_subscriptions_per_gateway,
             tenant=settings.max_subscriptions_per_tenant,
             total=settings.max_subscriptions_total,
+            collection=settings.max_subscriptions_per_collection,
         )
         self._registrar = Registrar(
             settings.pipeline_store or directory,

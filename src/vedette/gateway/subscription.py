@@ -99,6 +99,13 @@ class Subscription:
             self.seq = seq
         return True
 
+    def offer_all(self, first: int, last: int) -> bool:
+        """Whether these events of the stream, and those between, are all to be sent now; else nothing has changed."""
+        if self.phase is not _LIVE or first <= self.seq or self._out is not None:
+            return False
+        self.seq = last
+        return True
+
     def sent(self, seq: int) -> None:
         self.seq = seq
         if self._out is not None and self.max_unacked is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 from vedette.clock import Clock
@@ -17,13 +18,21 @@ from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.outbox import Load, Watermarks
-from vedette.gateway.parcel import Parcel
+from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.protocol import Connection, Sink, State
 from vedette.gateway.subscription import Hold, Subscription
 
 __all__ = ["Switchboard"]
 
 log = logging.getLogger(__name__)
+
+
+_Member = tuple[Connection, list[Subscription]]
+
+
+def _run(record: Any) -> Any:
+    """What records of a batch are taken together by: events of one stream, else those of a kind."""
+    return record.stream if type(record) is link.Told else type(record)
 
 
 class _Audience:
@@ -33,7 +42,7 @@ class _Audience:
 
     def __init__(self, head: bytes) -> None:
         self.head = head
-        self.members: dict[int, tuple[Connection, list[Subscription]]] = {}
+        self.members: dict[int, _Member] = {}
 
 
 class Switchboard:
@@ -114,24 +123,59 @@ class Switchboard:
 
     def said(self, records: Iterable[Any]) -> None:
         """Spread a batch. What one record does wrong keeps no other from its receivers."""
-        for record in records:
-            try:
-                _SAID[type(record)](self, record)
-            except Exception:
-                log.exception(
-                    "A record of the broker was not understood",
-                    extra={"action": "gateway.record_failed", "record": type(record).__name__},
-                )
+        for kind, group in groupby(records, _run):
+            if isinstance(kind, int):
+                self._guarded(Switchboard._told, list(group))
+                continue
+            for record in group:
+                self._guarded(_SAID.get(kind, Switchboard._unknown), record)
 
-    def _told(self, record: link.Told) -> None:
-        """The one place that is run for every receiver of every event: what need not be done for each is not."""
-        audience = self._audiences.get(record.stream)
+    def _guarded(self, spread: Callable[[Switchboard, Any], None], said: Any) -> None:
+        try:
+            spread(self, said)
+        except Exception:
+            log.exception(
+                "A record of the broker was not understood",
+                extra={"action": "gateway.record_failed", "record": repr(said)[:80]},
+            )
+
+    def _unknown(self, record: Any) -> None:
+        raise TypeError(f"{type(record).__name__} is no record of ours")
+
+    def _told(self, run: list[link.Told]) -> None:
+        """Events of one stream. Whoever takes them as they come is told all of them at once: one write, not many."""
+        audience = self._audiences.get(run[0].stream)
         if audience is None:
             return
-        seq, head, tail, load = record.seq, audience.head, record.tail, self.watermarks.load
+        rest: Iterable[_Member] = audience.members.values()
+        if len(run) > 1 and self.watermarks.load is Load.NORMAL:
+            rest = self._tell_at_once(audience, run)
+        for record in run:
+            self._tell(audience.head, rest, record)
+
+    def _tell_at_once(self, audience: _Audience, run: list[link.Told]) -> list[_Member]:
+        """Returns those who have to be looked at event by event."""
+        first, last, rest = run[0].seq, run[-1].seq, list[_Member]()
+        bundles: dict[bytes, Bundle] = {}
+        for member in audience.members.values():
+            connection, subs = member
+            if len(subs) > 1 or not subs[0].offer_all(first, last):
+                rest.append(member)
+                continue
+            key = subs[0].key
+            bundle = bundles.get(key)
+            if bundle is None:
+                bundle = bundles[key] = Bundle([audience.head + key + record.tail for record in run])
+            connection.sink.send_all(bundle)
+            self.delivered += len(run)
+        return rest
+
+    def _tell(self, head: bytes, members: Iterable[_Member], record: link.Told) -> None:
+        """The one place that is run for every receiver of every event: what need not be done for each is not."""
+        seq, tail, load = record.seq, record.tail, self.watermarks.load
         parcels: dict[bytes, Parcel] = {}
         delivered = 0
-        for connection, subs in audience.members.values():
+        for connection, subs in members:
             if load is not Load.NORMAL:
                 self._shed(connection, subs, load)
             if len(subs) > 1:
@@ -301,7 +345,6 @@ class Switchboard:
 
 
 _SAID: dict[type[Any], Callable[[Switchboard, Any], None]] = {
-    link.Told: Switchboard._told,
     link.CaughtUp: Switchboard._caught_up,
     link.Opened: Switchboard._opened,
     link.Failed: Switchboard._failed,

@@ -67,7 +67,8 @@ class FolderFeed:
         paused = self._tables.system.degradation().paused_watch_ids
         in_flight = self._queue.held().get(self._watch_id, 0)
         reason = deferral(row, paused, self._clock.now(), in_flight, self._health)
-        if reason is not None or not row.config.auto_ingest:
+        asked_for = row.config.auto_ingest or row.rescan_requested_at is not None  # by `wqm watch sync`
+        if reason is not None or not asked_for:
             return ()
         trial = row.health.circuit.state != "closed"
         exclusions = self._tables.exclusions(self._watch_id)

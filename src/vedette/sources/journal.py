@@ -111,7 +111,7 @@ class CollectionJournal(Protocol):
     def last_offset(self) -> int: ...
 
     def behind(self, offset: int) -> dict[int, Behind]:
-        """What is past an offset, of each partition that has something."""
+        """What is past an offset, of each partition that has something among the oldest 100,000."""
         ...
 
     def wait(self, after: int, seconds: float) -> int:

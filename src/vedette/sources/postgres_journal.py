@@ -18,6 +18,7 @@ from vedette.clock import Clock, SystemClock
 from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
+    MOST_BEHIND,
     Appended,
     Behind,
     ChangeRow,
@@ -289,8 +290,9 @@ class PostgresJournal:
     def behind(self, offset: int) -> dict[int, Behind]:
         with self._reading() as db:
             rows = db.execute(
-                'SELECT partition, count(*), min(appended_ms) FROM changes WHERE "offset" > %s GROUP BY partition',
-                (offset,),
+                "SELECT partition, count(*), min(appended_ms) FROM (SELECT partition, appended_ms FROM changes"
+                ' WHERE "offset" > %s ORDER BY "offset" LIMIT %s) AS oldest GROUP BY partition',
+                (offset, MOST_BEHIND),
             ).fetchall()
         return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
 

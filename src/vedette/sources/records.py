@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 __all__ = [
+    "MOST_BEHIND",
     "Appended",
     "Behind",
     "ChangeRow",
@@ -58,6 +59,10 @@ class SourceEvent:
     time_ms: int
     """When the source says it happened."""
     transaction: str = ""
+
+
+MOST_BEHIND = 100_000
+"""Changes that are counted when somebody asks what is past an offset: who is further behind knows enough by then."""
 
 
 class Behind(NamedTuple):

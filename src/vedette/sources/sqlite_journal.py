@@ -16,6 +16,7 @@ from vedette.errors import StoreError
 from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
+    MOST_BEHIND,
     Appended,
     Behind,
     ChangeRow,
@@ -68,7 +69,8 @@ _READ = f"""SELECT {_COLUMNS} FROM changes WHERE "offset" > ? AND "offset" <= ? 
 _LAST = """SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"""
 _SOURCE = "SELECT name, kind, address, tenant, paused, options FROM sources"
 _PARTITION = "SELECT id, source, number, epoch, seq, state, reason FROM partitions"
-_BEHIND = 'SELECT partition, count(*), min(appended_ms) FROM changes WHERE "offset" > ? GROUP BY partition'
+_BEHIND = """SELECT partition, count(*), min(appended_ms) FROM
+    (SELECT partition, appended_ms FROM changes WHERE "offset" > ? ORDER BY "offset" LIMIT ?) GROUP BY partition"""
 _SIZES = """SELECT "offset", coalesce(length(before), 0) + coalesce(length(after), 0) FROM changes
     WHERE "offset" > ? ORDER BY "offset" LIMIT ?"""
 
@@ -297,7 +299,7 @@ class SqliteJournal:
 
     def behind(self, offset: int) -> dict[int, Behind]:
         with self._reading() as db:
-            rows = db.execute(_BEHIND, (offset,)).fetchall()
+            rows = db.execute(_BEHIND, (offset, MOST_BEHIND)).fetchall()
         return {partition: Behind(changes, oldest) for partition, changes, oldest in rows}
 
     def last_offset(self) -> int:

@@ -17,6 +17,8 @@ IDLE_SECONDS, MOST_SECONDS = 0.05, 2.0
 """The same for what is in no hurry."""
 FEW = 256
 """So little is left for the next time when more comes all the while."""
+LINGER_SECONDS = 10.0
+"""So long the thread waits to be asked before it ends."""
 RETRY_SECONDS = 1.0
 """After a failure: a full disk, say."""
 
@@ -53,8 +55,9 @@ class Mover:
         with self._bell:
             self._closed = True
             self._bell.notify()
-        if self._thread is not None:
-            self._thread.join()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def _run(self) -> None:
         while self._wait_for_quiet():
@@ -83,9 +86,11 @@ class Mover:
             self._soon = self._soon and self._awake
 
     def _wait_for_quiet(self) -> bool:
-        """Sleep until there is something to do and it is time; False when closed."""
+        """Sleep until there is something to do and it is time; False when closed, or when nobody asks for long."""
         with self._bell:
-            self._bell.wait_for(lambda: self._awake or self._closed)
+            if not self._bell.wait_for(lambda: self._awake or self._closed, LINGER_SECONDS):
+                self._thread = None  # there may be thousands of databases; whoever asks next starts another
+                return False
             if self._since is None:
                 self._since = _real_time.monotonic()
         while not self._closed:

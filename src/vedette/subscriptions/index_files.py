@@ -22,6 +22,7 @@ from vedette.clock import Clock, SystemClock
 from vedette.errors import SubscriptionError
 from vedette.subscriptions.blocks import open_blocks, write_blocks
 from vedette.subscriptions.columns import Ints
+from vedette.subscriptions.forms import shape_of
 from vedette.subscriptions.registry import Registered, SubscriptionRegistry
 from vedette.subscriptions.segment import Entry, Segment, write_segment
 from vedette.values import timestamp_to_ms
@@ -46,6 +47,8 @@ class SegmentFile(msgspec.Struct, frozen=True):
     """It holds the subscriptions that came with the versions after < v ≤ upto."""
     rows: int
     bytes: int
+    windowed: int = 0
+    """Subscriptions in it that have windows."""
 
 
 class CollectionFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,7 +220,8 @@ class Compactor:
             for row in rows
         ]
         size = write_segment(self._folder / name, entries)
-        return SegmentFile(name, after, upto, len(rows), size)
+        windowed = sum(bool(shape_of(entry.form).window) for entry in entries)
+        return SegmentFile(name, after, upto, len(rows), size, windowed)
 
     def _tombstones(self, old: str | None, ended: list[int]) -> str:
         numbers = np.array(ended, np.int64)

@@ -11,6 +11,7 @@ version with it is published. So snapshot and stream join without a gap and with
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -69,6 +70,8 @@ class Quotas(NamedTuple):
     gateway: int = 200_000
     tenant: int = 1_000_000
     total: int = 2_000_000
+    collection: int = 1_000_000
+    """Of one database: nobody fills the index of a collection alone (seeds/realtime-watching.md §2)."""
 
 
 class SubscriptionRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,7 +270,7 @@ class SubscriptionRegistry:
             return self._end(rows, "expires_ms <= ?", (self._now(),))
 
     def count(self, scope: str = "all") -> int:
-        """Subscriptions in force: `all`, `tenant:NAME` or `gateway:NUMBER`."""
+        """Subscriptions in force: `all`, `tenant:NAME`, `collection:TENANT/NAME` or `gateway:NUMBER`."""
         with self._place.reading() as rows:
             found = rows.execute("SELECT held FROM counts WHERE scope = ?", (scope,))
         return int(found[0][0]) if found else 0
@@ -354,8 +357,14 @@ class SubscriptionRegistry:
     def _count(self, rows: Rows, gateway: int, requests: Sequence[SubscriptionRequest]) -> None:
         wanted: dict[str, int] = {"all": len(requests), f"gateway:{gateway}": len(requests)}
         for request in requests:
-            wanted[f"tenant:{request.tenant}"] = wanted.get(f"tenant:{request.tenant}", 0) + 1
-        limits = {"all": self._quotas.total, "gateway": self._quotas.gateway, "tenant": self._quotas.tenant}
+            for scope in (f"tenant:{request.tenant}", f"collection:{request.tenant}/{request.collection}"):
+                wanted[scope] = wanted.get(scope, 0) + 1
+        limits = {
+            "all": self._quotas.total,
+            "gateway": self._quotas.gateway,
+            "tenant": self._quotas.tenant,
+            "collection": self._quotas.collection,
+        }
         for scope, more in wanted.items():
             rows.execute(_COUNT, (scope, more))
             held = int(rows.execute("SELECT held FROM counts WHERE scope = ?", (scope,))[0][0])
@@ -366,19 +375,28 @@ class SubscriptionRegistry:
 
     def _end(self, rows: Rows, which: str, values: tuple[Any, ...]) -> int:
         found = rows.execute(
-            f"SELECT number, gateway, tenant FROM subscriptions WHERE ended IS NULL AND {which}",  # noqa: S608 - ours
+            f"SELECT number, gateway, tenant, collection FROM subscriptions WHERE ended IS NULL AND {which}",  # noqa: S608 - ours
             values,
         )
         if not found:
             return 0
         version = self._next_version(rows)
         rows.executemany(
-            "UPDATE subscriptions SET ended = ? WHERE number = ?", [(version, n) for n, _, _ in found]
+            "UPDATE subscriptions SET ended = ? WHERE number = ?", [(version, number) for number, *_ in found]
         )
-        numbers = [number for number, _, _ in found]
+        numbers = [number for number, *_ in found]
         extra = {"action": "subscription.destroy", "numbers": numbers}
         _audit.info("%d subscriptions end", len(numbers), extra=extra)
-        for _, gateway, tenant in found:
-            for scope in ("all", f"gateway:{gateway}", f"tenant:{tenant}"):
-                rows.execute(_COUNT, (scope, -1))
+        gone = Counter(
+            scope
+            for _, gateway, tenant, collection in found
+            for scope in (
+                "all",
+                f"gateway:{gateway}",
+                f"tenant:{tenant}",
+                f"collection:{tenant}/{collection}",
+            )
+        )
+        for scope, count in gone.items():
+            rows.execute(_COUNT, (scope, -count))
         return len(found)

@@ -45,11 +45,13 @@ def watch_form(form: str) -> WatchForm:
 
 @lru_cache(maxsize=8)
 def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubscription]:
-    """By number. Looks only at shapes that have a window."""
+    """By number. Opens only collections that have some; most versions have none, and cost nothing."""
     index = open_version(folder, version)
     found: dict[int, WindowedSubscription] = {}
     for tenant, held in index.manifest.collections.items():
-        for collection in held:
+        for collection, files in held.items():
+            if not any(segment.windowed for segment in files.segments):
+                continue
             segments, ended = index.collection(tenant, collection)
             for segment in segments:
                 for part in segment.shapes:

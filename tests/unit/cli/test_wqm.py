@@ -149,9 +149,10 @@ def test_errors_and_patterns(tables: HandshakeTables, wqm: Wqm) -> None:
     fail(tables, "/x.pdf", 5)
     plain = wqm("watch", "errors", "docs")
     assert "damaged" in plain.stdout
-    assert "3 patterns were seen" in plain.stderr
+    assert "file_repeated" in plain.stdout
+    assert "confidence_score" not in plain.stdout
     assert "It backs off" in plain.stderr
-    assert "file_repeated" in wqm("watch", "errors", "docs", "--show-patterns").stdout
+    assert "confidence_score" in wqm("watch", "errors", "docs", "--show-patterns").stdout
     (record,) = records(wqm("watch", "errors", "docs", "-f", "json"))
     assert [each["pattern_type"] for each in record["patterns"] if each["is_systematic"]] == ["file_repeated"]
     assert "E4501" in wqm("watch", "errors", "nobody", fails=True).stderr
@@ -440,6 +441,14 @@ def beside_the_daemon(docs: Path, folder: Path, wqm: Wqm) -> None:
     (hit, *_) = records(wqm("search", "late", "-c", "notes", "-f", "json"))
     assert hit["text"] == "it was late"
     (docs / "late.txt").unlink()
+    wqm("watch", "update", "docs", "--no-auto")
+    write(docs / "asked.txt", b"only when asked for\n")
+    assert wqm("watch", "sync", "docs").stdout == "docs: taken up by the daemon\n"
+    (hit, *_) = records(wqm("search", "only when asked for", "-c", "notes", "-f", "json"))
+    assert hit["text"] == "only when asked for"
+    wqm("watch", "pause", "docs")
+    assert "wqm watch resume docs" in wqm("watch", "sync", "docs", fails=True).stderr
+    wqm("watch", "resume", "docs")
     other = folder / "other"
     other.mkdir()
     write(other / "cup.txt", b"a cup of tea\n")

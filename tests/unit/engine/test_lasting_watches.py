@@ -416,6 +416,6 @@ def test_a_trigger_ends_with_its_actor(lives: Lives) -> None:
     actor = system.execute("SPAWN a: Person RETURNING id").rows[0][0]
     lives.db.session(actor=actor).execute(f"WATCH t: Task {NOTE}")
     system.execute(f"KILL #{actor}")
+    assert system.execute("MATCH w: _Watch RETURN w.status").rows == [("cancelled",)]
     system.execute('SPAWN t: Task { title = "nobody acts" }')
     assert notes(lives.db) == []
-    assert system.execute("MATCH w: _Watch RETURN w.status").rows == [("cancelled",)]

@@ -113,6 +113,15 @@ def test_who_may_not_go_on_loses_nothing(bench: Bench, how: str) -> None:
         assert bench.tables.watch("w").health.total_errors == 0
 
 
+def test_without_auto_ingest_changes_wait_for_a_sync(bench: Bench) -> None:
+    bench.tables.update_watch("w", auto_ingest=False)
+    changes = bench.create("a")
+    assert bench.feed.take(changes) == ()
+    bench.tables.request_rescan("w")
+    assert bench.feed.take(changes) == changes
+    assert bench.drain.step() == DrainReport(done=1)
+
+
 def test_a_delete_is_taken_whatever_the_health(bench: Bench) -> None:
     bench.feed.take(bench.create("a"))
     bench.drain.step()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event as Flag
-from threading import get_ident
+from threading import Thread, current_thread, get_ident
 from typing import Any
 from unittest.mock import patch
 
@@ -371,6 +371,24 @@ def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> N
     mover._work()
     assert waiting == [left]
     assert (mover._since is None) == (left < 900)
+
+
+def test_a_mover_that_nobody_asks_ends_its_thread_and_starts_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vedette.storage.mover.LINGER_SECONDS", 0.01)
+    threads: list[Thread] = []
+
+    def move() -> int:
+        threads.append(current_thread())
+        return 0
+
+    mover = Mover(move, "test")
+    for count in (1, 2):
+        mover.ask()
+        eventually(lambda: len(threads) == count and mover._thread is None)  # noqa: B023 - used at once
+    assert threads[0] is not threads[1]
+    mover.close()
 
 
 def test_a_mover_that_was_never_asked_has_no_thread() -> None:

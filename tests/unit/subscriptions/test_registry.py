@@ -91,6 +91,19 @@ def test_quotas(registry: SubscriptionRegistry):
     registry.register("g2", [wish("four", tenant="u")], 60)
 
 
+def test_a_collection_has_a_budget_of_its_own(address: str, clock: ManualClock):
+    registry = SubscriptionRegistry(address, clock=clock, quotas=Quotas(collection=2))
+    registry.join("g1", "here:1", 60)
+    registry.register("g1", [wish("a"), wish("b"), wish("c", collection="d"), wish("e", tenant="u")], 60)
+    assert refusal(lambda: registry.register("g1", [wish("f")], 60)) == "E6203"
+    assert registry.count("collection:t/c") == 2
+    registry.unregister("g1", ["a"])
+    registry.register("g1", [wish("f")], 60)
+    registry.leave("g1")
+    assert registry.count("collection:t/c") == registry.count() == 0
+    registry.close()
+
+
 def test_what_is_not_renewed_ends(registry: SubscriptionRegistry, clock: ManualClock):
     registry.register("g1", [wish("a"), wish("b")], 60)
     clock.advance(50)

@@ -1,0 +1,49 @@
+"""Which subscriptions have windows, version by version."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.image_rows import DocumentChange, ImageRows
+from vedette.subscriptions.index_files import Compactor, open_version
+from vedette.subscriptions.matching import match_segments
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.windowed import windowed_subscriptions
+
+MADE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+PLAIN = "WATCH o: shop::orders WHERE o.n > $least RETURN o.n"
+TUMBLING = "WATCH o: shop::orders WHERE o.n > $least [window: tumbling(5s)] RETURN o.n"
+SLIDING = "WATCH o: shop::orders WHERE o.n > $least [window: sliding(5s, 1s)] RETURN COUNT(*) AS n"
+
+
+def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
+    registry = SubscriptionRegistry(tmp_path)
+    registry.join("g", "here:1", 60)
+    compactor = Compactor(registry, tmp_path / "index")
+
+    def subscribe(id: str, source: str, least: int) -> int:
+        form = Form(kind="watch", source=source, params={"least": least}, time=MADE)
+        wish = SubscriptionRequest(id=id, tenant="t", collection="shop::orders", boundary=7, form=form)
+        (number,) = registry.register("g", [wish], 60)
+        return number
+
+    plain, tumbling = subscribe("plain", PLAIN, 1), subscribe("tumbling", TUMBLING, 2)
+    first = compactor.publish().version
+    sliding = subscribe("sliding", SLIDING, 3)
+    second = compactor.publish().version
+    registry.unregister("g", ["tumbling"])
+    third = compactor.publish().version
+    found = [windowed_subscriptions(tmp_path / "index", version) for version in (0, first, second, third)]
+    assert [set(each) for each in found] == [set(), {tumbling}, {tumbling, sliding}, {sliding}]
+    one = found[1][tumbling]
+    assert (one.created, one.boundary, one.collection, one.tenant) == (MADE, 7, "shop::orders", "t")
+    assert one.watch.options.window.kind == "tumbling"
+    assert found[3][sliding].watch.aggregates[0].name == "COUNT"
+    # They stand under the same keys as others, and the constant of their beginning does not disturb.
+    segments, ended = open_version(tmp_path / "index", second).collection("t", "shop::orders")
+    change = DocumentChange(8, "k", "create", None, {"n": 3})
+    images = ImageRows("t", "shop::orders", [change])
+    assert {match.number for match in match_segments(segments, ended, images)} == {plain, tumbling}
+    registry.close()
