@@ -316,9 +316,9 @@ class Registrar:
             if not isinstance(job, Ending):
                 self._answer(job, error)
         endings = [job for job in jobs if isinstance(job, Ending)]
-        self._jobs.extendleft(reversed(endings))
-        if endings:
-            self._bell.wait(1.0)  # they are tried again
+        if endings and not self._stopping:  # they are tried again; whoever leaves ends all of them
+            self._jobs.extendleft(reversed(endings))
+            self._bell.wait(1.0)
 
     def _answer(self, job: Opening | Looking, outcome: Any) -> None:
         self._call(lambda: job.done(outcome))

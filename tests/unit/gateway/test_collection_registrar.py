@@ -1,0 +1,54 @@
+"""A gateway's thread for journal and registry: what fails is answered, and it ends whatever the store does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Thread
+
+from vedette.clock import SystemClock
+from vedette.errors import StoreError, VedetteError
+from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar
+from vedette.gateway.collection_streams import Wanted
+from vedette.language.cel import parse_cel
+from vedette.language.documents import compile_filter
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.registry import Quotas
+
+WANTED = Wanted(
+    key=b"k",
+    collections=("shop::orders",),
+    form=Form(kind="cel", source="true"),
+    condition=compile_filter(parse_cel("true")),
+)
+
+
+def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
+    answers: list[Opened | VedetteError] = []
+    registrar = Registrar(
+        tmp_path / "nowhere" / "collections.db",
+        name="engine",
+        address="in",
+        quotas=Quotas(),
+        clock=SystemClock(),
+        call=lambda work: work(),
+        lapsed=lambda: None,
+        removed=lambda _: None,
+    )
+    registrar.post(Opening(ids=("1",), tenant="default", wanted=WANTED, done=answers.append))
+    registrar.post(
+        Looking(
+            tenant="default",
+            collections=(),
+            wanted=WANTED,
+            after=0,
+            told=None,
+            done=answers.append,  # type: ignore[arg-type]
+        )
+    )
+    registrar.post(Ending(ids=("1",)))
+    stopping = Thread(target=registrar.stop)
+    stopping.start()
+    stopping.join(30)
+    assert not stopping.is_alive()
+    assert len(answers) == 2
+    assert all(isinstance(answer, StoreError) for answer in answers)

@@ -1,0 +1,103 @@
+"""When files go to Spark: not before many wait, not while it starts, not for a while after it failed. Without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vedette.pipeline.file_batches import BulkConfig, SparkDesk
+from vedette.testing import ManualClock
+
+CONFIG = BulkConfig(from_files=1_000, until_files=256, batch_files=512, idle_seconds=120, retry_seconds=300)
+
+
+class Sessions:
+    """Stands in for Spark: what was opened and closed, and whether it opens at all."""
+
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+        self.fails = False
+
+    def open(self) -> Any:
+        self.opened += 1
+        if self.fails:
+            raise RuntimeError("no Java")
+        return self
+
+    def close(self, _session: Any) -> None:
+        self.closed += 1
+
+    def createDataFrame(self, _rows: Any) -> Any:
+        raise ConnectionError("Java is gone")
+
+
+@pytest.fixture
+def sessions() -> Sessions:
+    return Sessions()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def desk(sessions: Sessions, clock: ManualClock) -> SparkDesk:
+    return SparkDesk(sessions.open, sessions.close, clock, CONFIG)
+
+
+def started(desk: SparkDesk) -> None:
+    desk.takes(CONFIG.from_files)
+    opening = desk._opening
+    if opening is not None:
+        opening.join()
+
+
+def test_few_files_do_not_start_it(desk: SparkDesk, sessions: Sessions) -> None:
+    assert desk.takes(999) == 0
+    assert sessions.opened == 0
+    started(desk)
+    assert sessions.opened == 1
+    assert [desk.takes(waiting) for waiting in (1_000, 256, 255)] == [512, 512, 0]
+    desk.close()
+    assert sessions.closed == 1
+
+
+def test_it_is_stopped_when_idle_and_started_again(
+    desk: SparkDesk, sessions: Sessions, clock: ManualClock
+) -> None:
+    started(desk)
+    clock.advance(119)
+    assert (desk.takes(10), sessions.closed) == (0, 0)
+    assert desk.takes(300) == 512, "work puts the end off"
+    clock.advance(119)
+    assert (desk.takes(10), sessions.closed) == (0, 0)
+    clock.advance(1)
+    assert (desk.takes(10), sessions.closed) == (0, 1)
+    started(desk)
+    assert (sessions.opened, desk.takes(1_000)) == (2, 512)
+
+
+def test_without_java_everything_else_works(desk: SparkDesk, sessions: Sessions, clock: ManualClock) -> None:
+    sessions.fails = True
+    started(desk)
+    for _ in range(3):
+        clock.advance(99)
+        assert (desk.takes(5_000), sessions.opened) == (0, 1)
+    clock.advance(3)
+    sessions.fails = False
+    started(desk)
+    assert (sessions.opened, desk.takes(5_000)) == (2, 512)
+
+
+def test_a_session_that_fails_is_given_up(desk: SparkDesk, sessions: Sessions, clock: ManualClock) -> None:
+    started(desk)
+    with pytest.raises(ConnectionError):
+        desk.run(None, None)  # type: ignore[arg-type]
+    assert (sessions.closed, desk.takes(5_000)) == (1, 0)
+    with pytest.raises(RuntimeError, match="has not started"):
+        desk.run(None, None)  # type: ignore[arg-type]
+    clock.advance(300)
+    started(desk)
+    assert desk.takes(5_000) == 512
