@@ -83,7 +83,7 @@ class Settings:
         "Target for the p99 of delivery; missed for a minute, low priority is passed over, in seconds",
         low=0.0,
     )
-    slo_bloom_false_positives: float = _setting(
+    slo_false_positive_share: float = _setting(
         0.05, "Share of absent keys that the index may let through before changes are broadcast", low=0.0
     )
     pipeline_metrics_port: int = _setting(

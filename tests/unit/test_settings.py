@@ -175,7 +175,8 @@ def test_settings_do_not_change() -> None:
 def test_every_setting_says_what_it_holds() -> None:
     for setting in fields(Settings):
         assert len(setting.metadata["about"]) > 10
-        assert setting.name.endswith("_seconds") == (type(setting.default) is float), "a unit in the name"
+        unit = setting.name.endswith(("_seconds", "_share"))
+        assert unit == (type(setting.default) is float), "a unit in the name"
 
 
 # ---------------------------------------------------------------- through vedette.open

@@ -147,18 +147,23 @@ class Database:
             if self._closed:
                 return
             self._closed = True
-            self._refusal = f"The database '{self.name}' is closed: open it again"
+        for reactor in self._reactors:
+            reactor.close()  # while it can still note that it has dealt with what is in its hands
+        with self.turn:
+            self._refusal = self._closing
             sessions = list(self.sessions.values())
         self._upkeep.stop()
         self.watching.consuming.deliveries.stop()
-        for reactor in self._reactors:
-            reactor.close()
         for session in sessions:
             session.close()
         try:
             self.gate.close()
         finally:
             self._store.close()
+
+    @property
+    def _closing(self) -> str:
+        return f"The database '{self.name}' is closed: open it again"
 
     def image(self, element: Element) -> bytes:
         """The element as the journal keeps it."""
@@ -300,7 +305,7 @@ class Database:
 
     def check_open(self) -> None:
         if self._closed:
-            self.check_writable()
+            raise StoreError("E6005", self._closing)
 
     def wait(self, turn: Turn) -> None:
         """Return when everything that was seen in the turn is durable. A failed flush makes the database read-only."""

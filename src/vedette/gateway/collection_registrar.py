@@ -126,6 +126,8 @@ class Registrar:
         self._registry: SubscriptionRegistry | None = None
         self._held: set[str] = set()
         """Ids that are registered."""
+        self._unanswered: set[int] = set()
+        """Jobs of the present batch, by their identity."""
         self._number = 0
         self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
@@ -156,6 +158,7 @@ class Registrar:
                 self._bell.wait(LEASE_SECONDS / 3)
             self._bell.clear()
             jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+            self._unanswered = {id(job) for job in jobs}
             try:
                 self._open()
                 self._keep_place()
@@ -321,7 +324,10 @@ class Registrar:
             self._bell.wait(1.0)
 
     def _answer(self, job: Opening | Looking, outcome: Any) -> None:
-        self._call(lambda: job.done(outcome))
+        """Once: what fails later in a batch does not take back what was said."""
+        if id(job) in self._unanswered:
+            self._unanswered.discard(id(job))
+            self._call(lambda: job.done(outcome))
 
 
 def _known(

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Event as Flag
 from typing import Any
 
 import pytest
 
 import vedette
-from tests.engine import PATIENCE
+from tests.engine import PATIENCE, in_thread
 from vedette.change import Event
 from vedette.engine.home import Vedette
 from vedette.engine.session import Session
@@ -188,3 +189,37 @@ def test_calls_that_a_death_cut_short_are_marked(tmp_path: Path) -> None:
         ((status, error),) = calls_of(db.session(), "cut")
         assert status == "failed"
         assert error.startswith("The process ended before the call returned")
+
+
+def test_closing_lets_a_call_end_and_be_noted(tmp_path: Path) -> None:
+    """It is not made again when the program is back."""
+    seen: SimpleQueue[Event] = SimpleQueue()
+    begun, go_on = Flag(), Flag()
+
+    def slow(event: Event) -> None:
+        seen.put(event)
+        if event.type == "added":
+            begun.set()
+            assert go_on.wait(PATIENCE)
+
+    text = "WATCH t: Task RETURN t.title"
+    db = vedette.open(tmp_path / "data", environment={})
+    db.define(ONTOLOGY)
+    reactor = db.reactor("mailer", text, slow)
+    with db.session() as session:
+        session.execute('SPAWN t: Task { title = "a" }')
+    assert begun.wait(PATIENCE)
+    closing = in_thread(db.close)
+    while reactor.running:  # until it was told to stop
+        time.sleep(0.001)
+    go_on.set()
+    closing.result(PATIENCE)
+
+    with vedette.open(tmp_path / "data", environment={}) as db:
+        again: SimpleQueue[Event] = SimpleQueue()
+        db.reactor("mailer", text, again.put)
+        with db.session() as session:
+            calls = session.execute("MATCH i: Invocation RETURN i.status").rows
+            session.execute('SPAWN t: Task { title = "b" }')
+        assert again.get(timeout=PATIENCE).match == {"t.title": "b"}
+    assert calls == [("succeeded",), ("succeeded",)]

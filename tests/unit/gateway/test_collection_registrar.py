@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
@@ -24,13 +25,17 @@ WANTED = Wanted(
 
 def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
     answers: list[Opened | VedetteError] = []
+
+    def call(work: Callable[[], object]) -> None:
+        work()
+
     registrar = Registrar(
         tmp_path / "nowhere" / "collections.db",
         name="engine",
         address="in",
         quotas=Quotas(),
         clock=SystemClock(),
-        call=lambda work: work(),
+        call=call,
         lapsed=lambda: None,
         removed=lambda _: None,
     )

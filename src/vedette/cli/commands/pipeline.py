@@ -69,7 +69,7 @@ def pipeline(
             targets=Targets(
                 lag_limit_seconds=settings.pipeline_lag_limit_seconds,
                 delivery_p99_seconds=settings.slo_delivery_seconds,
-                bloom_false_positives=settings.slo_bloom_false_positives,
+                bloom_false_positives=settings.slo_false_positive_share,
             ),
             metrics_port=settings.pipeline_metrics_port,
         )
