@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Event as Flag
+from typing import Any
 
 from vedette.clock import Clock
 from vedette.engine.codec import ElementCodec
@@ -28,12 +29,14 @@ from vedette.sources.journal import CollectionJournal
 from vedette.sources.reader import CHUNK, Document, append_scan
 from vedette.sources.records import Source, SourceEvent
 from vedette.storage.names import encode_name
+from vedette.storage.pending import decode_pending, rows_of
 from vedette.values import timestamp_to_ms
 
 __all__ = ["GraphLogReader"]
 
 _READ = """SELECT "offset", collection, key, CAST(before AS BLOB), CAST(after AS BLOB), time_ms, "transaction"
     FROM journal WHERE "offset" > ? ORDER BY "offset" LIMIT ?"""
+_KEPT = "SELECT batch FROM pending ORDER BY number"
 _FACT = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?"
 _DEFINITIONS = "SELECT text FROM definitions ORDER BY position"
 _ELEMENTS = "SELECT id, type, CAST(attributes AS BLOB) FROM elements WHERE targets IS NULL"
@@ -66,23 +69,19 @@ class GraphLogReader:
 
     def begin(self, *, scan: bool) -> None:
         with self._reading():
-            self._db.execute("BEGIN")
-            try:
-                (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
-                epoch = self._fact("store.epoch")
-                if scan:
-                    images = _Images(self._db)
-                    rows = self._db.execute(_ELEMENTS).fetchall()
-                    documents = (Document(type_, id, images.of(type_, id, data)) for id, type_, data in rows)
-                    append_scan(self._journal, self._source.name, documents, [], self._now())
-            finally:
-                self._db.execute("COMMIT")
+            (last,) = self._db.execute('SELECT coalesce(max("offset"), 0) FROM journal').fetchone()
+            epoch = self._fact("store.epoch")
+            if scan:
+                images = _Images(self._db)
+                rows = self._db.execute(_ELEMENTS).fetchall()
+                documents = (Document(type_, id, images.of(type_, id, data)) for id, type_, data in rows)
+                append_scan(self._journal, self._source.name, documents, [], self._now())
         self._journal.append(self._source.name, [], f"{epoch}:{last}")
 
     def poll(self, seconds: float) -> tuple[int, int]:
         epoch, _, last = (self._journal.token(self._source.name) or "0:0").partition(":")
         with self._reading():
-            rows = self._db.execute(_READ, (int(last), CHUNK)).fetchall()
+            rows = self._rows(int(last))
             if int(epoch) != self._fact("store.epoch") or int(last) + 1 < self._fact("store.first"):
                 raise SourceError("E6105", "the graph's log no longer reaches back to our place")
             images = _Images(self._db) if rows else None
@@ -105,6 +104,20 @@ class GraphLogReader:
         done = self._journal.append(self._source.name, events, f"{epoch}:{rows[-1][0]}")
         return done.appended, sum(len(event.after or b"") for event in events)
 
+    def _rows(self, after: int) -> list[tuple[Any, ...]]:
+        """From the log, then from what is durable but not yet entered there (`storage/pending.py`)."""
+        rows = self._db.execute(_READ, (after, CHUNK)).fetchall()
+        if len(rows) < CHUNK:
+            last = rows[-1][0] if rows else after
+            kept = rows_of([decode_pending(batch) for (batch,) in self._db.execute(_KEPT)])
+            later = [
+                (row.offset, row.collection, row.key, row.before, row.after, row.time_ms, row.transaction)
+                for row in kept
+                if row.offset > last
+            ]
+            rows += later[: CHUNK - len(rows)]
+        return rows
+
     def _fact(self, name: str) -> int:
         row = self._db.execute(_FACT, (name,)).fetchone()
         return int(row[0]) if row is not None else 0
@@ -114,8 +127,13 @@ class GraphLogReader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
+        """All that is read is of one moment."""
         try:
-            yield
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
         except sqlite3.Error as problem:
             text = f"the graph at {self._source.address} cannot be read ({problem})"
             raise SourceError("E6104", text, fields={"source": self._source.name}) from problem
