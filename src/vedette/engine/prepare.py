@@ -99,8 +99,7 @@ class StatementCache:
 
     def one(self, text: object) -> tuple[Prepared, tuple[Value, ...]]:
         """The one statement of the text."""
-        known = self._texts.get(text) if isinstance(text, str) else None
-        prepared, literals = known if known is not None else self.script(text)
+        prepared, literals = (self._texts.get(text) if type(text) is str else None) or self.script(text)
         if len(prepared) != 1:
             what = "the text is empty" if not prepared else "run() takes a script of several"
             message = f"expected exactly one statement, found {len(prepared)}; {what}"

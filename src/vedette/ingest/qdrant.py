@@ -156,7 +156,11 @@ class QdrantVectors:
         with self._reaching():
             if not self._client.collection_exists(collection):
                 parameters = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
-                self._client.create_collection(collection, vectors_config=parameters)
+                try:
+                    self._client.create_collection(collection, vectors_config=parameters)
+                except Exception:
+                    if not self._client.collection_exists(collection):  # else another executor was quicker
+                        raise
                 if "://" in self.place:
                     self._client.create_payload_index(collection, "path", models.PayloadSchemaType.KEYWORD)
             file = quicken_collection(self._client, collection)

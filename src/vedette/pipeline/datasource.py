@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
+from vedette.pipeline.kept_open import KeptOpen
 from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
@@ -277,14 +277,8 @@ class JournalBatch(_JournalReading, DataSourceReader):
         return plan_ranges(offset_of(after, end["version"]), end, self._shares, None)
 
 
-@lru_cache(maxsize=4)
-def _registered(address: str) -> SubscriptionRegistry:
-    return SubscriptionRegistry(address)
-
-
-@lru_cache(maxsize=4)
-def _opened(address: str) -> CollectionJournal:
-    return open_journal(address)
+_registered: KeptOpen[SubscriptionRegistry] = KeptOpen(SubscriptionRegistry)
+_opened: KeptOpen[CollectionJournal] = KeptOpen(open_journal)
 
 
 def _end_of(range_: JournalRange, skipped: int) -> pa.RecordBatch:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from vedette.clock import Clock, SystemClock
+from vedette.pipeline.kept_open import KeptOpen
 from vedette.subscriptions.registry import Gateway, SubscriptionRegistry
 
 __all__ = ["fan_out_of", "forget_gateways", "gateways_of"]
@@ -38,10 +37,11 @@ class _Members:
     def forget(self) -> None:
         self._until = 0.0
 
+    def close(self) -> None:
+        self._registry.close()
 
-@lru_cache(maxsize=8)
-def _members(address: str) -> _Members:
-    return _Members(address, SystemClock())
+
+_members: KeptOpen[_Members] = KeptOpen(lambda address: _Members(address, SystemClock()))
 
 
 def gateways_of(registry: str) -> list[Gateway]:

@@ -13,6 +13,7 @@ from threading import Thread
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream
 from vedette.pipeline.deliver import close_links
+from vedette.pipeline.kept_open import close_kept
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.topology import hot_path
 from vedette.sources.journal import open_journal
@@ -85,6 +86,7 @@ class LocalPipeline:
 
     def close(self) -> None:
         close_links()
+        close_kept()
         self._states.close()
         self.registry.close()
         self.journal.close()

@@ -51,10 +51,24 @@ class _Later(Context):
         self.tick = tick
 
 
-class Scene:
-    """One change of the graph: the views before and after it, and the contexts that watches look through."""
+def _nobody_looks() -> Any:
+    raise AssertionError("a shape that was thought to look at its element alone looks around")
 
-    __slots__ = ("_now", "_own", "_sight", "_tick", "after", "before")
+
+_NOWHERE: Context = _Earlier(_nobody_looks, _nobody_looks, 0)
+"""For shapes that look at nothing but their element."""
+
+
+class Scene:
+    """One change of the graph: the views before and after it, and the contexts that watches look through.
+
+    `before` and `after` are contexts without a watch; they are made when they are first asked for.
+    """
+
+    __slots__ = ("_earlier_view", "_now", "_own", "_sight", "_tick", "_view", "after", "before")
+
+    before: Context
+    after: Context
 
     def __init__(
         self,
@@ -65,10 +79,18 @@ class Scene:
         sight: SightOf | None = None,
     ) -> None:
         """`before` puts the earlier view together; it is called at most once."""
+        self._earlier_view, self._view = before, after
         self._now, self._tick, self._sight = now, tick, sight
-        self.before: Context = _Earlier(before, now, tick)
-        self.after: Context = _Later(after, now, tick)
         self._own: dict[tuple[int, bool], Context] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "before":
+            self.before = _Earlier(self._earlier_view, self._now, self._tick)
+            return self.before
+        if name == "after":
+            self.after = _Later(self._view, self._now, self._tick)
+            return self.after
+        raise AttributeError(name)
 
     def own(self, watch: Watch, *, after: bool) -> Context:
         """The context of one watch: its constants, its actor."""
@@ -122,12 +144,13 @@ def _single_matches(
     """A pattern of one node: the changes are the matches."""
     assert shape.single is not None
     types = shape.single.types
+    earlier, later = (_NOWHERE, _NOWHERE) if shape.blind else (scene.before, scene.after)
     matches = []
     for old, new in changes:
         element: Element = new or old  # type: ignore[assignment]
         if element.type in types:
-            before = _row(shape, scene.before, old) if old is not None else None
-            after = _row(shape, scene.after, new) if new is not None else None
+            before = _row(shape, earlier, old) if old is not None else None
+            after = _row(shape, later, new) if new is not None else None
             if before is not None or after is not None:
                 matches.append(((element.id,), before, after))
     return matches

@@ -161,6 +161,9 @@ class WatchShape:
         self._exporting = any(export is not None for export in self.exports)
         self._counters = counter_columns(self.columns, projections)
         self.strategy = self._choose_strategy()
+        alone = self.single is not None and self.strategy == "rows"
+        self.blind = alone and not (self.private or watch.consumes)
+        """Whether its element says all: no other element, no constant, no time and no actor is looked at."""
 
     def _choose_strategy(self) -> str:
         """rows: each match is an event; groups, distinct: counts are kept; reevaluated: computed anew and compared."""

@@ -1,0 +1,48 @@
+"""Stores that a Python worker keeps open from task to task: connecting would take longer than a small task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["KeptOpen", "close_kept"]
+
+MOST = 8
+_tables: list[KeptOpen[_Closable]] = []
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Store = TypeVar("Store", bound=_Closable)
+
+
+class KeptOpen(Generic[Store]):
+    """Address ▸ what was opened there. The one that was longest not asked for is closed when there are too many."""
+
+    def __init__(self, open: Callable[[str], Store]) -> None:
+        self._open = open
+        self._stores: dict[str, Store] = {}
+        self._lock = Lock()
+        _tables.append(self)  # type: ignore[arg-type]
+
+    def __call__(self, address: str) -> Store:
+        with self._lock:
+            store = self._stores.pop(address, None) or self._open(address)
+            self._stores[address] = store
+            if len(self._stores) > MOST:
+                self._stores.pop(next(iter(self._stores))).close()
+            return store
+
+    def close(self) -> None:
+        with self._lock:
+            while self._stores:
+                self._stores.popitem()[1].close()
+
+
+def close_kept() -> None:
+    """Close everything that is kept open in this process; it is opened again when it is asked for."""
+    for table in _tables:
+        table.close()
