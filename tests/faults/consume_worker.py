@@ -25,9 +25,10 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from threading import Lock, Thread
+from threading import Thread
 
 import vedette
+from tests.faults.ledger import Ledger
 from vedette.engine.home import Vedette
 
 __all__ = ["MAX_REDELIVERIES", "WATCH", "account_of", "always_fails", "in_transaction", "main"]
@@ -59,17 +60,6 @@ def in_transaction(n: int) -> bool:
 
 def account_of(n: int) -> int:
     return n % 97
-
-
-class Ledger:
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._lock = Lock()
-
-    def write(self, *lines: str) -> None:
-        with self._lock:
-            os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
-            os.fsync(self._file)
 
 
 def produce(db: Vedette, ledger: Ledger, numbers: range) -> None:

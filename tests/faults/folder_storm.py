@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from vedette.clock import SystemClock
-from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.embedding import Embedder, HashingEmbedder
 from vedette.ingest.ingestion import FileToIngest, Ingestion
 from vedette.ingest.qdrant import QdrantVectors
 
@@ -42,12 +42,12 @@ def storm(root: Path, chance: random.Random, times: int) -> None:
                     file.flush()
 
 
-def content(place: Path) -> list[tuple[str, str, int]]:
+def content(place: Path, embedder: Embedder = EMBEDDER) -> list[tuple[str, str, int]]:
     """Every chunk: path, text, first line. Doubled ones are there twice."""
     store = QdrantVectors(place)
     try:
         count = store.collections().get("docs", 0)
-        hits = store.search("docs", EMBEDDER.embed(["x"])[0], EMBEDDER.name, max(1, count))
+        hits = store.search("docs", embedder.embed(["x"])[0], embedder.name, max(1, count))
         assert len(hits) == count
         return sorted((hit.path, hit.text, hit.start) for hit in hits)
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.folder_storm import content
 from vedette.clock import SystemClock
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
@@ -25,18 +26,6 @@ def start(data: Path) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
-
-
-def content(place: Path) -> list[tuple[str, str, int]]:
-    """Every chunk: path, text, first line. Doubled ones are there twice."""
-    store = QdrantVectors(place)
-    try:
-        count = store.collections().get("docs", 0)
-        hits = store.search("docs", EMBEDDER.embed(["x"])[0], EMBEDDER.name, max(1, count))
-        assert len(hits) == count
-        return sorted((hit.path, hit.text, hit.start) for hit in hits)
-    finally:
-        store.close()
 
 
 def storm(root: Path, chance: random.Random) -> None:
@@ -80,4 +69,4 @@ def test_killed_again_and_again(tmp_path: Path, seed: int) -> None:
     files = [FileToIngest(path=str(path), watch_id="w", collection="docs") for path in root.iterdir()]
     Ingestion(EMBEDDER, clean, SystemClock()).ingest(files)
     clean.close()
-    assert content(data / "vectors") == content(tmp_path / "clean")
+    assert content(data / "vectors", EMBEDDER) == content(tmp_path / "clean", EMBEDDER)

@@ -14,12 +14,12 @@ The ledger is a file of lines, each synced to the disk before the process goes o
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from threading import Lock, Thread
+from threading import Thread
 
 import vedette
+from tests.faults.ledger import Ledger
 from vedette.change import Event
 from vedette.engine.home import Vedette
 from vedette.errors import WatchError
@@ -30,17 +30,6 @@ ONTOLOGY = "node Task { n: Int [unique], done: Bool = false } node Echo { n: Int
 WATCH = "WATCH t: Task WHERE t.done = false [delivery: reliable, buffer: 8] RETURN t.n AS inbox"
 TRIGGER = "echo = WATCH t: Task ON MATCH DO SPAWN e: Echo { n = t.n }"
 REACTION = "WATCH t: Task [initial: none] RETURN t.n"
-
-
-class Ledger:
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self._lock = Lock()
-
-    def write(self, *lines: str) -> None:
-        with self._lock:
-            os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
-            os.fsync(self._file)
 
 
 def write(db: Vedette, ledger: Ledger, last: int) -> None:
