@@ -26,7 +26,7 @@ def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
     """A server; its port and the ids of its processes."""
     port = 17_707
     command = [sys.executable, "-m", "vedette", "serve", "--data", str(directory), "--port", str(port)]
-    command += ["--http-port", "0", "--workers", str(workers)]
+    command += ["--http-port", "0", "--workers", str(workers), "--no-pipeline"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         while (

@@ -62,7 +62,9 @@ async def crowd(load: Load) -> Figures:
         ready = sum([(await member.hear())["ready"] for member in members])
         gathered = time.monotonic() - begun
         held = (load.memory() - before) / ready
+        used = load.cpu_seconds()
         sent = await load.write(writer, own=True)
+        used = load.cpu_seconds() - used
         told, lost = await _settled(members, sent)
         load.delays += [delay for member in members for delay in (await member.ask("report"))["delays"]]
         return {
@@ -71,6 +73,7 @@ async def crowd(load: Load) -> Figures:
             "lost_connections": lost,
             "connected": ready,
             "seconds_to_connect": gathered,
+            "server_cpu_seconds_a_second": used / load.seconds,
             "bytes_per_connection": held,
             "bytes_per_connection_at_the_end": (load.memory() - before) / ready,
         }

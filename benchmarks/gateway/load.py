@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.gateway.processes import cpu_seconds, resident_bytes
 from benchmarks.gateway.swarm import SwarmClient, connect_swarm
 
 __all__ = ["CASES", "Figures", "Load"]
@@ -63,7 +63,11 @@ class Load:
 
     def memory(self) -> int:
         """Bytes that the server's processes hold."""
-        return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in self.pids)
+        return sum(resident_bytes(pid) for pid in self.pids)
+
+    def cpu_seconds(self) -> float:
+        """What the server's processes have used."""
+        return sum(cpu_seconds(pid) for pid in self.pids)
 
     async def until(self, done: Callable[[], bool], seconds: float) -> bool:
         end = time.monotonic() + seconds
@@ -94,26 +98,30 @@ class Load:
                 await asyncio.sleep(0.01)
         assert await self.until(lambda: self.acknowledged >= len(clients), 600), "not all were acknowledged"
 
-    async def write(self, writer: SwarmClient, *, own: bool) -> int:
+    async def write(
+        self, writer: SwarmClient, *, own: bool, until: Callable[[], bool] = lambda: False
+    ) -> int:
         """Write at the pace asked for, but wait while too much is unanswered; how many were carried out."""
-        start, sent = time.monotonic(), 0
-        while (elapsed := time.monotonic() - start) < self.seconds:
+        start, sent, before = time.monotonic(), 0, self.carried_out + self.turned_down
+        carried_out = self.carried_out
+        while (elapsed := time.monotonic() - start) < self.seconds and not until():
             if sent > elapsed * self.events_per_second:
                 await asyncio.sleep(sent / self.events_per_second - elapsed)
-            if sent - self.carried_out - self.turned_down >= _UNANSWERED:
+            if before + sent - self.carried_out - self.turned_down >= _UNANSWERED:
                 await asyncio.sleep(0.001)
                 continue
             params = {"k": sent * 7919 % self.connections if own else 0, "at": int(time.time() * 1_000_000)}
             statement = "SPAWN t: Tick { key = $k, at = $at }"
             writer.say({"type": "execute", "payload": {"statement": statement, "params": params}})
             sent += 1
-        await self.until(lambda: self.carried_out + self.turned_down >= sent, 60)
-        return self.carried_out
+        await self.until(lambda: self.carried_out + self.turned_down >= before + sent, 60)
+        return self.carried_out - carried_out
 
     def figures(self, wanted: int, seconds: float) -> Figures:
         delays = sorted(self.delays) or [float("nan")]
         return {
             "wanted": wanted,
+            "statements_turned_down": self.turned_down,
             "delivered": len(self.delays),
             "mean_ms": sum(delays) / len(delays),
             "p50_ms": delays[len(delays) // 2],
@@ -150,19 +158,43 @@ async def everybody_back(load: Load) -> Figures:
     writer = await load.writer()
     clients = await connect_swarm(load.port, load.connections, load.heard)
     await load.subscribe(clients, own=True)
+    quiet = await _timed(load.write(writer, own=True))
+    server, swarm = load.cpu_seconds(), time.process_time()
     for client in clients:
         assert client.transport is not None
         client.transport.abort()
-    writing = asyncio.create_task(load.write(writer, own=True))
+    load.seconds = 120.0
+
+    def all_back() -> bool:
+        return load.resumed + load.refused >= load.connections
+
+    busy = asyncio.create_task(_timed(load.write(writer, own=True, until=all_back)))
     start = time.monotonic()
-    again = await connect_swarm(load.port, load.connections, load.heard, at_once=500)
-    for number, client in enumerate(again):
-        client.say({"type": "resume", "id": "s", "token": load.tokens[number]})
-    await load.until(lambda: load.resumed + load.refused >= load.connections, 120)
+    await connect_swarm(
+        load.port,
+        load.connections,
+        load.heard,
+        at_once=500,
+        then=lambda number: {"type": "resume", "id": "s", "token": load.tokens[number]},
+    )
+    await load.until(all_back, 120)
     took = time.monotonic() - start
-    sent = await writing
-    await load.until(lambda: len(load.delays) >= sent, 10)
-    return {"seconds": took, "resumed": load.resumed, "told_to_resync": load.refused, "written": sent}
+    server, swarm = load.cpu_seconds() - server, time.process_time() - swarm
+    return {
+        "seconds": took,
+        "resumed": load.resumed,
+        "told_to_resync": load.refused,
+        "written_per_second_before": quiet,
+        "written_per_second_meanwhile": await busy,
+        "server_cpu_seconds": server,
+        "swarm_cpu_seconds": swarm,
+    }
+
+
+async def _timed(work: Coroutine[Any, Any, int]) -> float:
+    start = time.monotonic()
+    done = await work
+    return done / (time.monotonic() - start)
 
 
 CASES: dict[str, Callable[[Load], Any]] = {

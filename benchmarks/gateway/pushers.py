@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.gateway.processes import cpu_seconds
 
 __all__ = ["PUSHERS", "Pusher", "pushing"]
 
@@ -131,7 +132,7 @@ def pushing(pusher: Pusher, folder: Path) -> Iterator[tuple[int, Callable[[], fl
     )
     try:
         _await_port(process, port)
-        yield port, lambda: _cpu_seconds(process.pid)
+        yield port, lambda: cpu_seconds(process.pid)
     finally:
         process.terminate()
         process.wait(30)
@@ -149,20 +150,3 @@ def _await_port(process: subprocess.Popen[bytes], port: int) -> None:
         else:
             return
     raise RuntimeError("it does not listen")
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Of a process and its children."""
-    total = 0.0
-    for each in [pid, *_children(pid)]:
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *_children(child)]
-    return found

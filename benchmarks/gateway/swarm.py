@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+import socket
 import struct
 from collections.abc import Callable
 from typing import cast
@@ -36,15 +38,15 @@ def text_frame(data: bytes) -> bytes:
 class SwarmClient(asyncio.Protocol):
     """One connection; `heard` is called with every message and the client's number."""
 
-    __slots__ = ("_buffer", "_heard", "_number", "_open", "opened", "transport")
+    __slots__ = ("_buffer", "_heard", "_open", "number", "opened", "transport")
 
     def __init__(self, number: int, heard: Callable[[int, bytes], None]) -> None:
-        self._number = number
+        self.number = number
         self._heard = heard
         self._buffer = b""
         self._open = False
         self.transport: asyncio.Transport | None = None
-        self.opened: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
+        self.opened: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -74,7 +76,7 @@ class SwarmClient(asyncio.Protocol):
             if size - start < length:
                 break
             if buffer[place] == 0x81:
-                self._heard(self._number, buffer[start : start + length])
+                self._heard(self.number, buffer[start : start + length])
             elif buffer[place] == 0x89 and self.transport is not None:
                 self.transport.write(b"\x8a\x80" + _MASK)
             place = start + length
@@ -86,24 +88,44 @@ class SwarmClient(asyncio.Protocol):
 
 
 async def connect_swarm(
-    port: int, count: int, heard: Callable[[int, bytes], None], *, first: int = 0, at_once: int = 200
+    port: int,
+    count: int,
+    heard: Callable[[int, bytes], None],
+    *,
+    first: int = 0,
+    at_once: int = 200,
+    then: Callable[[int], object] | None = None,
 ) -> list[SwarmClient]:
-    """Connect so many and show who they are, from several addresses of the loopback network (28,000 ports each)."""
-    clients: list[SwarmClient] = []
-    for start in range(0, count, at_once):
-        source = f"127.0.{1 + os.getpid() % 200}.{1 + start // 20_000}"
-        batch = [SwarmClient(first + n, heard) for n in range(start, min(count, start + at_once))]
-        await asyncio.gather(*(_join(client, port, source) for client in batch))
-        clients += batch
+    """Connect so many and show who they are. `at_once` are under way at a time; `then` is what each says next."""
+    clients = [SwarmClient(first + n, heard) for n in range(count)]
+    waiting = iter(clients)
+
+    async def join_some() -> None:
+        for client in waiting:
+            await _join(client, port, next(_sources), then(client.number) if then is not None else None)
+
+    await asyncio.gather(*(join_some() for _ in range(min(at_once, count))))
     return clients
 
 
-async def _join(client: SwarmClient, port: int, source: str) -> None:
+_AUTH = masked({"type": "auth", "id": "auth", "payload": {"database": "default"}})
+
+
+_IP_BIND_ADDRESS_NO_PORT = 24
+_sources = itertools.cycle([f"127.0.{1 + os.getpid() % 200}.{1 + n}" for n in range(50)])
+"""An address has 28,000 ports, and looking for a free one among many that are taken takes the kernel long."""
+
+
+async def _join(client: SwarmClient, port: int, source: str, then: object) -> None:
     loop = asyncio.get_running_loop()
-    await loop.create_connection(lambda: client, "127.0.0.1", port, local_addr=(source, 0))
-    opened = client.opened
+    opened = client.opened = loop.create_future()
+    line = socket.socket()
+    line.setblocking(False)
+    line.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+    line.bind((source, 0))
+    await loop.sock_connect(line, ("127.0.0.1", port))
+    await loop.create_connection(lambda: client, sock=line)
     assert client.transport is not None
     client.transport.write(_REQUEST.format(port=port).encode())
-    if opened is not None:
-        await opened
-    client.say({"type": "auth", "id": "auth", "payload": {"database": "default"}})
+    await opened
+    client.transport.write(_AUTH if then is None else _AUTH + masked(then))

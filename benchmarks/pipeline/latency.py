@@ -62,7 +62,7 @@ def run(home: Path, rate: int, seconds: int, subscriptions: int) -> None:
         journal=journal.address, registry=registry.address, index=home / "index", secret="s"
     )
     session = open_session(work=home / "spark")
-    query = start_stream(session, context, home / "checkpoint", start="0")
+    query = start_stream(session, context, home / "checkpoint", start=0)
     arrived: dict[int, float] = {}
     receiver.on_changes = lambda changes: arrived.update(
         {change.offset: time.perf_counter() for change in changes}

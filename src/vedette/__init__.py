@@ -13,6 +13,8 @@ What stands here is loaded when it is first used: the command line answers `--he
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from vedette.compiled import prefer_compiled
+
 if TYPE_CHECKING:
     from vedette.change import Change, Event, Position
     from vedette.client.blocking import BlockingSession, connect_sync
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from vedette.settings import Settings
 
 __version__ = "0.1.0.dev0"
+
+prefer_compiled()
 
 _HOMES = {
     "vedette.change": ("Change", "Event", "Position"),

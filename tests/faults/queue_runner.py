@@ -47,7 +47,7 @@ def main() -> None:
                     queue.nack(claim.claim_id, error="later", counts_attempt=False)
                     say("back", mine)
                 else:
-                    queue.ack(claim.claim_id)
+                    queue.ack([claim.claim_id])
                     say("acked", mine, claim.task.operation)
 
 

@@ -20,11 +20,12 @@ from tests.gateway.wire import Wire
 from vedette.console import http, timely
 from vedette.console.metrics import metrics_text, service_figures
 from vedette.gateway import link
-from vedette.gateway import server as server_module
+from vedette.gateway import shell as shell_module
 from vedette.gateway.broker import Broker
 from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import GatewayServer, WebSocketShell, most_sockets
+from vedette.gateway.server import GatewayServer, most_sockets
+from vedette.gateway.shell import WebSocketShell
 from vedette.testing import ManualClock
 
 UPGRADE = (
@@ -65,7 +66,7 @@ def test_who_does_not_get_to_the_point_is_cut_off(
     server: Serving, said: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Nothing, half a handshake, a handshake and no auth, nor an answer to being closed."""
-    monkeypatch.setattr(server_module, "_CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(shell_module, "_CLOSE_SECONDS", 0.2)
     line = dial(server.port)
     line.sendall(said.encode())
     assert is_cut(line)

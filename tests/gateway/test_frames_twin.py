@@ -15,7 +15,8 @@ from websockets.protocol import Protocol, Side
 
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.parcel import Parcel
-from vedette.gateway.server import PATH, GatewayServer, WebSocketShell
+from vedette.gateway.server import GatewayServer
+from vedette.gateway.shell import PATH, WebSocketShell
 from vedette.testing import ManualClock
 
 HANDSHAKE = (

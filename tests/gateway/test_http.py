@@ -69,7 +69,7 @@ def test_health_readiness_and_metrics(server: Serving):
     assert get(server, "/ready")[0] == 200
     status, text = get(server, "/metrics")
     assert status == 200
-    assert b"vedette_connections 0.0" in text
+    assert b'vedette_connections{gateway="engine"} 0.0' in text
     assert b"vedette_pipeline" not in text, "there is none"
 
 

@@ -28,8 +28,8 @@ from websockets.sync.client import ClientConnection, connect
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from vedette.errors import SettingsError
+from vedette.gateway.exposure import check_exposure, origin_allowed
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import check_exposure, origin_allowed
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
 

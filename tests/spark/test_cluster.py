@@ -31,7 +31,7 @@ context = PipelineContext(
     journal=str(home / "collections.db"), registry=str(home / "subscriptions.db"), index=home / "index", secret="s"
 )
 session = open_session(master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8")
-query = start_stream(session, context, home / "checkpoint", start="0")
+query = start_stream(session, context, home / "checkpoint", start=0)
 query.awaitTermination()
 """
 

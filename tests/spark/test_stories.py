@@ -133,7 +133,7 @@ def subscribe(shop: Shop, id: str, watch: AskedWatch, tenant: str, boundary: int
 
 def tell_all(spark: Any, shop: Shop, numbers: dict[int, Asked], checkpoint: Path) -> None:
     last = shop.journal.last_offset()
-    query = start_stream(spark, shop.context, checkpoint, start="0")
+    query = start_stream(spark, shop.context, checkpoint, start=0)
     try:
         assert shop.receiver.wait_for(
             lambda: any(frame.offset >= last for frame in shop.receiver.completed), 120

@@ -28,7 +28,7 @@ def more_than(shop: Shop, count: int) -> bool:
 def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path):
     paid = shop.subscribe("paid", "doc.status == 'paid'")
     large = shop.subscribe("large", "doc.total > 100")
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start="0")
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0)
     try:
         shop.write(("a", {"status": "paid", "total": 10}), ("b", {"status": "open", "total": 500}))
         shop.write(("a", {"status": "open", "total": 200}), ("b", None), ("c", {"status": "x", "total": 1}))
@@ -64,7 +64,7 @@ def test_from_the_journal_to_the_gateway(spark: Any, shop: Shop, tmp_path: Path)
 
 def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp_path: Path):
     everything = shop.subscribe("all", "true")
-    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start="0", max_rows=50)
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0, max_rows=50)
     try:
         first = shop.write(("first", {"n": 0}))
         assert shop.receiver.wait_for(partial(complete, shop, first))

@@ -19,8 +19,8 @@ from vedette.cli.server_file import FILE, ServerFile, write_server_file
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
 from vedette.engine.home import Vedette
+from vedette.gateway.exposure import check_exposure
 from vedette.gateway.local_socket import socket_path
-from vedette.gateway.server import check_exposure
 from vedette.gateway.service import GatewayService
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ class Bridge:
 
     def send(self, parcel: Parcel) -> None:
         self._messages.put_nowait(parcel.message)
-        if self._outbox.add(len(parcel.message), 0.0):
+        self._board.bridged_bytes += len(parcel.message)
+        if self._outbox.add(len(parcel.message)):
             self._board.clogged(self._connection)
 
     def send_all(self, bundle: Bundle) -> None:
@@ -51,8 +52,10 @@ class Bridge:
     async def hear(self) -> bytes | None:
         """The next message; None when the connection was closed."""
         data = await self._messages.get()
-        if data is not None and self._outbox.drained(self._outbox.waiting - len(data)):
-            self._board.freed(self._connection)
+        if data is not None:
+            self._board.bridged_bytes -= len(data)
+            if self._outbox.drained(self._outbox.waiting - len(data)):
+                self._board.freed(self._connection)
         return data
 
     async def ask(self, type: str, payload: Any) -> dict[str, Any]:
@@ -88,14 +91,15 @@ class Bridge:
         return words
 
     def end(self, *, orderly: bool) -> None:
+        self._board.bridged_bytes -= self._outbox.waiting
         self._board.disconnect(self._connection, orderly=orderly)
 
 
 @asynccontextmanager
 async def bridge_to(board: Switchboard, *, orderly: bool) -> AsyncIterator[Bridge]:
     """A connection for the length of a request; `orderly`: nobody comes back to resume it."""
-    limits = board.limits
-    bridge = Bridge(board, Outbox(limits.outbox_high_bytes, limits.outbox_low_bytes))
+    high = min(board.limits.stream_outbox_bytes, board.limits.outbox_high_bytes)
+    bridge = Bridge(board, Outbox(high, high // 4))
     try:
         yield bridge
     finally:

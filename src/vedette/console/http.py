@@ -24,7 +24,7 @@ from vedette.console.metrics import Figures, metrics_text
 from vedette.console.origins import KnownOrigins
 from vedette.console.timely import TimelyRequests
 from vedette.gateway.auth import OpenDoor
-from vedette.gateway.server import is_loopback
+from vedette.gateway.exposure import is_loopback
 from vedette.gateway.switchboard import Switchboard
 
 __all__ = ["HttpServer", "make_app"]

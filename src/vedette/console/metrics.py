@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from vedette.console.gateway_metrics import gateway_metrics
+from vedette.gateway import link
 from vedette.gateway.collection_desk import CollectionDesk
+from vedette.gateway.desk import Desk
+from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.service import GatewayService
 from vedette.pipeline.figures import pipeline_metrics, read_figures
 
@@ -50,44 +54,66 @@ def _collection_figures(desk: CollectionDesk) -> Iterator[Metric]:
     )
 
 
+def _engine_figures(engine: EngineThread) -> Iterator[Metric]:
+    broker = engine.broker
+    yield GaugeMetricFamily(
+        "vedette_inbox_requests", "Requests that wait for the engine", value=engine.waiting
+    )
+    yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
+    yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
+    resumes = CounterMetricFamily("vedette_resumes", "Resumes by how they ended", labels=["outcome"])
+    for outcome, count in dict(broker.subscribing.resumes).items():
+        resumes.add_metric([outcome], count)
+    yield resumes
+
+
+_DATABASE_GAUGES: Mapping[str, tuple[str, Callable[[Desk], float]]] = {
+    "window_events": ("Events that can be replayed", lambda desk: len(desk.window)),
+    "window_bytes": ("Their bytes", lambda desk: desk.window.bytes),
+    "lag_commits": (
+        "Commits that are not durable yet, and that nobody was told",
+        lambda desk: desk.database.gate.submitted_tick - desk.database.gate.durable_tick,
+    ),
+}
+_DATABASE_COUNTERS: Mapping[str, tuple[str, Callable[[Desk], float]]] = {
+    "ticks": ("Logical time", lambda desk: desk.database.state.tick),
+    "filter_candidates": ("Filters that were asked about a change", lambda desk: desk.candidates),
+    "filter_matches": ("Filters that a change concerned", lambda desk: desk.matches),
+}
+
+
+def _database_figures(desks: Mapping[str, Desk]) -> Iterator[Metric]:
+    """Of each database: the graph's events are its partition 0."""
+    for name, (about, value) in _DATABASE_GAUGES.items():
+        gauge = GaugeMetricFamily(f"vedette_{name}", about, labels=["database"])
+        for database, desk in desks.items():
+            gauge.add_metric([database], value(desk))
+        yield gauge
+    for name, (about, value) in _DATABASE_COUNTERS.items():
+        counter = CounterMetricFamily(f"vedette_{name}", about, labels=["database"])
+        for database, desk in desks.items():
+            counter.add_metric([database], value(desk))
+        yield counter
+
+
 def service_figures(service: GatewayService) -> Figures:
-    """Figures of one engine with its gateway, and of the pipeline beside it as it wrote them down."""
+    """Figures of one engine with its gateways, and of the pipeline beside it as it wrote them down."""
 
     def collect() -> Iterator[Metric]:
-        board, server, engine = service.board, service.server, service.engine
-        broker, load = engine.broker, int(service.board.watermarks.load)
-        yield GaugeMetricFamily("vedette_connections", "Open connections", value=len(board.connections))
-        yield GaugeMetricFamily("vedette_subscriptions", "Subscriptions here", value=board.subscriptions)
-        yield CounterMetricFamily(
-            "vedette_delivered_events", "Events handed to connections", value=board.delivered
-        )
-        yield GaugeMetricFamily(
-            "vedette_outbox_bytes", "Bytes that wait for clients", value=server.waiting_bytes
-        )
-        yield GaugeMetricFamily("vedette_load", "0 normal, 1 low priority is shed, 2 all", value=load)
-        yield GaugeMetricFamily(
-            "vedette_inbox_requests", "Requests that wait for the engine", value=engine.waiting
-        )
-        yield GaugeMetricFamily("vedette_streams", "Watches behind all subscriptions", value=broker.streams)
-        yield CounterMetricFamily("vedette_events", "Events of all streams", value=broker.events)
+        broker = service.engine.broker
+        yield from gateway_metrics(_gateways(service))
+        yield from _engine_figures(service.engine)
+        yield from _database_figures(dict(broker.desks))
         if broker.collections is not None:
             yield from _collection_figures(broker.collections)
-        resumes = CounterMetricFamily("vedette_resumes", "Resumes by how they ended", labels=["outcome"])
-        for outcome, count in dict(broker.subscribing.resumes).items():
-            resumes.add_metric([outcome], count)
-        yield resumes
-        window = GaugeMetricFamily(
-            "vedette_window_events", "Events that can be replayed", labels=["database"]
-        )
-        size = GaugeMetricFamily("vedette_window_bytes", "Their bytes", labels=["database"])
-        ticks = CounterMetricFamily("vedette_ticks", "Logical time", labels=["database"])
-        for name, desk in list(broker.desks.items()):
-            window.add_metric([name], len(desk.window))
-            size.add_metric([name], desk.window.bytes)
-            ticks.add_metric([name], desk.database.state.tick)
-        yield from (window, size, ticks)
         pipeline = read_figures(service.directory) if service.directory is not None else None
         if pipeline is not None:
             yield from pipeline_metrics(pipeline)
 
     return collect
+
+
+def _gateways(service: GatewayService) -> dict[str, link.Figures]:
+    """`engine`: sockets and HTTP of this process; `local`: command lines; then the workers."""
+    found = {"engine": service.server.figures(), "local": service.local.figures()}
+    return found | {port.name: port.figures for port in service.links.ports if port.figures is not None}

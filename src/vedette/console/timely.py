@@ -1,4 +1,4 @@
-"""HTTP connections that do not dawdle: a request's head is due in time, and sockets are not for keeping.
+"""HTTP connections that do not dawdle: a request's head is due in time, answers are taken, sockets are not for keeping.
 
 uvicorn gives a client as long as it likes to send the head of a request. Whoever opens sockets and says nothing, or a
 byte a minute, would in the end take every file descriptor of the engine's process.
@@ -14,16 +14,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 __all__ = ["HEAD_SECONDS", "TimelyRequests"]
 
 HEAD_SECONDS = 10.0
+STUCK_SECONDS = 30.0
+"""How long a client may take nothing of an answer before it is cut off; a stream of events may last for ever."""
 
 
 class TimelyRequests(H11Protocol):
-    """uvicorn's protocol, with a time for each head and a bound for all connections."""
+    """uvicorn's protocol, with a time for each head and for taking an answer, and a bound for all connections."""
 
     most_connections = 1_024
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._due: asyncio.TimerHandle | None = None
+        self._stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -42,7 +45,21 @@ class TimelyRequests(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._is_taking()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._is_taking()
+        super().resume_writing()
+
+    def _is_taking(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _await_head(self) -> None:
         self._due = self.loop.call_later(HEAD_SECONDS, self.transport.abort)

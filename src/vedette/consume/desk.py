@@ -90,7 +90,7 @@ class Desk:
             place = pool.add_place(item, self._arrivals)
         pool.put(place, want)
         place.sequence, place.tick = sequence, tick
-        pool.arrive(place)
+        pool.come(place)
         if pool.serialized:
             self._keep_key(place)
         held = item.delivery

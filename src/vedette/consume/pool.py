@@ -104,7 +104,8 @@ class Pool:
         self._line: LongLine | SerialLine = SerialLine(group.is_busy) if serialized else LongLine()
         self._arriving: deque[tuple[int, Place]] = deque()
         """Commits that are not durable yet, and the places they are about, in order."""
-        self._for_tick: list[Place] | None = None
+        self._for_tick: dict[Place, None] | None = None
+        """deliver_on: tick: places that are new since the last one."""
         group.pools.append(self)
 
     def __len__(self) -> int:
@@ -113,19 +114,24 @@ class Pool:
 
     def hold_for_ticks(self) -> None:
         """deliver_on: tick: what comes stands in line when logical time has moved on."""
-        self._for_tick = []
+        self._for_tick = {}
+
+    def come(self, place: Place) -> None:
+        """It matches, or otherwise than before: it may be handed out at the tick, where the pool waits for those."""
+        if self._for_tick is not None:
+            self._for_tick[place] = None
+        else:
+            self.arrive(place)
 
     def arrive(self, place: Place) -> None:
-        """It may be handed out when its commit is durable."""
-        if self._for_tick is not None:
-            self._for_tick.append(place)
-        else:
+        """It may be handed out when its commit is durable; given back, it waits for no other tick than its first."""
+        if not self._for_tick or place not in self._for_tick:
             self._arriving.append((place.sequence, place))
 
     def tick(self) -> None:
         if self._for_tick:
             self._arriving.extend((place.sequence, place) for place in self._for_tick)
-            self._for_tick = []
+            self._for_tick = {}
 
     @property
     def arriving(self) -> int:

@@ -59,7 +59,7 @@ class AsyncWatch:
                     ready = self._handle.poll(limit=1)
                     if ready:
                         return ready[0]
-                    if self.status == "cancelled":
+                    if self._handle.ended:
                         return None
                     await self._news.wait()
         return None

@@ -33,6 +33,8 @@ def _nack(request: Request) -> Result:
     statement = request.prepared.statement
     assert isinstance(statement, ast.Nack)
     given = _options(request, statement.options, {"no_retry", "delay", "cause"}, _NACK_OPTIONS)
+    if any(option.name == "no_retry" and option.value is not None for option in statement.options):
+        raise refused("no_retry", "it stands alone and has no value; leave it out to have another attempt")
     if "no_retry" in given and "delay" in given:
         raise refused("delay", "with no_retry there is no next attempt to delay")
     return _deliveries(request).nack(

@@ -80,7 +80,10 @@ class WatchFeed:
             numbers = watching.by_session.get(self._session.id, {})
             if watch.number in numbers and watch.status is not WatchStatus.CANCELLED:
                 del numbers[watch.number]
-                watch.owner, watch.details.wake = None, None
+                with watching.news.about(watch):
+                    watch.owner = None
+                watch.details.wake = None
+                watching.consuming.changed(watch)
                 watching.management.schedule_expiry(watch)
 
     def listen(self, ring: Callable[[], None]) -> None:
@@ -95,6 +98,8 @@ class WatchFeed:
             return self._handle.poll(limit)
         watching, watch = self._session.database.watching, self._watch
         with self._session.turn:
+            if watch.owner != self._session.id:  # another session has taken it up
+                return []
             ready = watch.take(self._session.database.gate.durable_tick, limit)
             watching.recent.extend((watch, entry) for entry in ready)
             watch.details.unconfirmed.extend(ready)

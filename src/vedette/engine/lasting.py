@@ -62,18 +62,26 @@ class LastingWatches:
     # --- storing ----------------------------------------------------------------------------------------------
 
     def remember(self, watch: Watch, request: Request) -> None:
-        """A new lasting watch, or one that lasts from now on: its statement goes to the store with the next flush."""
+        """A new lasting watch: its statement goes to the store with the next flush."""
         details = watch.details
-        if details.altered or not details.base:
+        if not details.base:
             details.base = self._database.state.sequence + 2
-        known = watch.position if details.altered else 0
-        details.cursor = {"sequence": details.base, "start": known, "confirmed": known}
-        details.cursor |= {
-            "fired": details.base,
-            "done": 0,
-            "since": details.evaluated_ms or watch.created_ms,
-        }
+        details.cursor = {"sequence": details.base, "start": 0, "confirmed": 0, **self._no_actions(watch)}
         self._note(self._facts(watch, request), self._cursor(watch))
+
+    def _no_actions(self, watch: Watch) -> dict[str, int]:
+        """The place of actions that none was carried out of yet."""
+        details = watch.details
+        return {"fired": details.base, "done": 0, "since": details.evaluated_ms or watch.created_ms}
+
+    def promise(self, watch: Watch) -> None:
+        """It is reliable from now on: what waits already is kept, too, or told by a snapshot after a restart."""
+        details = watch.details
+        details.base = self._database.state.sequence + 2
+        waiting = watch.buffer.peek() if watch.buffer is not None else []
+        confirmed = waiting[0].position - 1 if waiting else watch.position
+        details.cursor = {**(details.cursor or self._no_actions(watch)), "confirmed": confirmed}
+        self.rebase(watch)
 
     def revise(self, watch: Watch) -> None:
         """Its name or its options are others now."""
@@ -98,12 +106,14 @@ class LastingWatches:
         return self._key(_WATCH, watch), json.dumps(facts)
 
     def rebase(self, watch: Watch) -> None:
-        """Another filter: what it brought cannot be worked out again, what comes after it can."""
+        """What it was told so far, by another filter say, cannot be worked out again; what comes after it can."""
         self._begin_after_next_note(watch)
         self._note(self._facts(watch, watch.details.request), self._cursor(watch))
 
     def _begin_after_next_note(self, watch: Watch) -> None:
         details, position = watch.details, watch.position
+        if details.window is not None and details.window.gathers:
+            position += 1  # what the window has gathered comes under the next position, or is lost with the process
         details.base = self._database.state.sequence + 2
         details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.base}
         details.cursor |= {"start": position, "snapshot": position}
@@ -164,7 +174,8 @@ class LastingWatches:
 
     def _place_after(self, watch: Watch, entry: Entry, cursor: dict[str, int]) -> dict[str, int]:
         """Where to go on when everything up to this entry is there, apart from what ordering still holds back."""
-        if entry.position <= cursor.get("snapshot", 0):
+        gathered = entry.delta.window is not None and entry.sequence >= cursor["sequence"]
+        if entry.position <= cursor.get("snapshot", 0) and not gathered:
             return {**cursor, "confirmed": max(entry.position, cursor["confirmed"])}
         waiting = watch.buffer.peek() if watch.shape.order and watch.buffer is not None else []
         earlier = [e for e in (*watch.details.unconfirmed, *waiting) if e.position < entry.position]

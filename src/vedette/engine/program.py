@@ -10,6 +10,7 @@ from vedette.graph.rules import Rule, compile_rule
 from vedette.graph.tables import SchemaTables
 from vedette.language.plan import PlanContext
 from vedette.language.schema import Schema
+from vedette.policy.collections import CollectionPolicy, compile_collection_policy
 from vedette.policy.decisions import Policy, compile_policy
 
 __all__ = ["Program"]
@@ -25,6 +26,7 @@ class Program:
         self._constraints: tuple[Constraint, ...] | None = None
         self._rules: dict[str, Rule] | None = None
         self._policies: tuple[Policy, ...] | None = None
+        self._collection_policies: tuple[CollectionPolicy, ...] | None = None
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:
@@ -47,6 +49,15 @@ class Program:
             self._policies = tuple(p for d in declared for p in compile_policy(d, self._context))
         return self._policies
 
+    @property
+    def collection_policies(self) -> tuple[CollectionPolicy, ...]:
+        """What policies say about external collections, which are not part of the graph."""
+        if self._collection_policies is None:
+            declared = self._schema.policies.values()
+            found = (p for d in declared for p in compile_collection_policy(d, self._context))
+            self._collection_policies = tuple(found)
+        return self._collection_policies
+
     def check(self, source: str) -> None:
         """Compile everything now, so that a mistake in a declaration is raised by `define` with its place."""
         known: list[Callable[[], object]] = [
@@ -59,6 +70,10 @@ class Program:
                 for i, r in enumerate(self._schema.rules.values())
             ),
             *(lambda p=p: compile_policy(p, self._context, source) for p in self._schema.policies.values()),
+            *(
+                lambda p=p: compile_collection_policy(p, self._context, source)
+                for p in self._schema.policies.values()
+            ),
         ]
         mistakes = [mistake for mistake in map(_mistake_of, known) if mistake is not None]
         if mistakes:

@@ -137,7 +137,11 @@ class Reactor:
     def _run(self) -> None:
         with asyncio.Runner() as runner:
             while not self._closed.is_set():
-                entry = self._watch.next_entry(timeout=_LOOK_SECONDS)
+                try:
+                    entry = self._watch.next_entry(timeout=_LOOK_SECONDS)
+                except WatchError:  # somebody has attached its watch: it is called no more
+                    log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
+                    return
                 if entry is not None:
                     self._deal_with(entry, runner)
                 elif self._watch.status == "cancelled":

@@ -151,7 +151,7 @@ class Session:
         At most `prefetch` are in hand at a time. The loop ends when none came for `timeout` seconds, or never.
         A statement that names no mode is read as `mode: consume`.
         """
-        if prefetch < 1:
+        if type(prefetch) is not int or prefetch < 1:
             raise refused("prefetch", f"allowed is a positive integer, got {prefetch!r}")
         return Jobs(self.watch(as_consumer(self.database, text), params, **named), prefetch, timeout)
 
@@ -169,6 +169,8 @@ class Session:
     ) -> Result:
         """Give a delivery back: for another attempt, after a delay, or for none."""
         span = None if delay is None else checked_span("delay", delay)
+        if cause is not None and not isinstance(cause, str):
+            raise refused("cause", f"allowed is a String, got {cause!r}")
         return self._settle(
             lambda deliveries: deliveries.nack(self, delivery_id, retry=retry, delay=span, cause=cause)
         )
@@ -237,6 +239,10 @@ class Session:
         except VedetteError:
             self._statement_failed()
             raise
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def close(self, *, lost: bool = False) -> None:
         """End the session; an open transaction is rolled back. Closing twice is nothing.

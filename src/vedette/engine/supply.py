@@ -68,7 +68,7 @@ class Supply:
         pool = Pool(member.group, serialized=options.serialize_by is not None, source=source)
         if _can_look_late(pool):
             pool.late = _LateLook(self, pool) if watch.shape.order else _LateUnranked(self, pool)
-        if options.deliver_on == "tick":
+        if options.deliver_on == "tick" and not self._database.state.ticks_by_commit:
             pool.hold_for_ticks()
             self._ticking[source.number] = pool
         self.pools[source.number] = pool

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
-from threading import get_ident
+from threading import TIMEOUT_MAX, get_ident
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
@@ -15,6 +16,8 @@ from vedette.errors import WatchError
 from vedette.language.parser import parse_watch_options
 from vedette.language.printer import print_watch_options
 from vedette.watch.buffer import Entry
+from vedette.watch.options import refused
+from vedette.watch.subscription import WatchStatus
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -93,10 +96,17 @@ class WatchHandle:
         """Whether it outlives its session: a reliable watch or a trigger."""
         return self._watch.lasts
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come by this handle any more: the watch is cancelled, or its session closed."""
+        return self._watch.status is WatchStatus.CANCELLED or self._session.closed
+
     # --- events -----------------------------------------------------------------------------------------------
 
     def poll(self, limit: int | None = None) -> list[Event]:
         """Everything that is ready now; never waits. The first call includes `initial`."""
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise refused("limit", f"allowed is an integer from 0, got {limit!r}")
         return [event_of(entry) for entry in self._watching.take(self._session, self._watch, limit)]
 
     def next(self, timeout: float | None = None) -> Event | None:
@@ -106,7 +116,7 @@ class WatchHandle:
 
     def next_entry(self, timeout: float | None = None) -> Entry | None:
         """The same, as the engine has it."""
-        end = None if timeout is None else _real_time.monotonic() + timeout
+        end = _deadline(timeout)
         reader = get_ident()
         self._readers.add(reader)
         if not self._listens:
@@ -117,7 +127,7 @@ class WatchHandle:
                 ready = self._watching.take(self._session, self._watch, 1)
                 if ready:
                     return ready[0]
-                if self.status == "cancelled":
+                if self.ended:
                     return None
                 left = None if end is None else end - _real_time.monotonic()
                 if left is not None and left <= 0:
@@ -220,5 +230,18 @@ def _delivery(event: Event) -> str:
     return event.delivery_id
 
 
-def _span(span: timedelta | float | None) -> timedelta | None:
-    return timedelta(seconds=span) if isinstance(span, (int, float)) else span
+def _span(span: timedelta | float | None) -> Any:
+    """Seconds as a Duration; what is none is refused where every other value is."""
+    if isinstance(span, (int, float)) and not isinstance(span, bool):
+        with suppress(OverflowError, ValueError):  # too many, or not a number
+            return timedelta(seconds=span)
+    return span
+
+
+def _deadline(timeout: Any) -> float | None:
+    """When to give up waiting, in real time; None: never."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or math.isnan(timeout):
+        raise refused("timeout", f"allowed are seconds, or None to wait for ever, got {timeout!r}")
+    return _real_time.monotonic() + timeout if timeout < TIMEOUT_MAX else None

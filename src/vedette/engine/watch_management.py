@@ -98,6 +98,8 @@ class WatchManagement:
             if not watch.lasts:
                 text = "This watch belongs to its session and ends with it; delivery: reliable can be taken up again"
                 raise WatchError("E8010", text, fields=fields)
+            if watch.owner is not None and watch.owner != session.id:
+                self._leave_owner(watch)
             with self._watching.news.about(watch):
                 watch.owner = session.id
                 self._watching.by_session.setdefault(session.id, {})[watch.number] = None
@@ -109,6 +111,17 @@ class WatchManagement:
                 watch.details.unconfirmed.clear()
             self._watching.consuming.returned(watch)
             return watch
+
+    def _leave_owner(self, watch: Watch) -> None:
+        """Another session has it so far: its reader learns by the next call that it has lost it."""
+        self._watching.by_session.get(watch.owner or "", {}).pop(watch.number, None)
+        self._dismiss_reader(watch)
+
+    def _dismiss_reader(self, watch: Watch) -> None:
+        """Whoever waits for its events is woken, once more, to find that they are not told there any longer."""
+        wake, watch.details.wake = watch.details.wake, None
+        if wake is not None:
+            wake()
 
     def _named(self, session: Session, name: str) -> Watch | None:
         """The latest watch of this name that lasts: the actor's own, and for the system context rather its own.
@@ -185,14 +198,16 @@ class WatchManagement:
             refiltered = options.filter is not watch.options.filter
             if refiltered:
                 self._refilter(request, watch, options)
-            lasted, watch.options = watch.lasts, options
+            former, lasted = watch.options, watch.lasts
+            watch.options = options
             if watch.details.behind is not None and options.delivery != "reliable":
                 self._watching.catching_up.skip_ahead(watch)
             self._fit(watch)
             watch.details.altered = True
             watch.details.refiltered = watch.details.refiltered or refiltered
             self._watching.consuming.changed(watch)
-            self._keep_altered(watch, lasted=lasted, refiltered=refiltered)
+            promised = options.delivery == "reliable" and former.delivery != "reliable"
+            self._keep_altered(watch, lasted=lasted, promised=promised, refiltered=refiltered)
 
     def _fit(self, watch: Watch) -> None:
         """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
@@ -207,13 +222,14 @@ class WatchManagement:
         else:
             self._watching.full[watch.number] = watch
 
-    def _keep_altered(self, watch: Watch, *, lasted: bool, refiltered: bool) -> None:
+    def _keep_altered(self, watch: Watch, *, lasted: bool, promised: bool, refiltered: bool) -> None:
         """What lasts is the same after a restart, with what was altered."""
         lasting = self._watching.lasting
-        if watch.lasts and not lasted:
-            compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
-            watch.details.request = compiled.request
-            lasting.remember(watch, compiled.request)
+        if promised:
+            if not lasted:
+                compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
+                watch.details.request = compiled.request
+            lasting.promise(watch)
         elif watch.lasts and refiltered:
             lasting.rebase(watch)
         elif watch.lasts:
@@ -283,7 +299,7 @@ class WatchManagement:
             if watch.lasts and watch.status is not WatchStatus.CANCELLED:
                 with self._watching.news.about(watch):
                     watch.owner = None
-                watch.details.wake = None
+                self._dismiss_reader(watch)
                 self._watching.consuming.changed(watch)
                 self.schedule_expiry(watch)
             else:

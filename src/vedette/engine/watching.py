@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from vedette.language.affected import Difference
 from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
-from vedette.watch.buffer import Entry
+from vedette.watch.buffer import Entry, EventBuffer
 from vedette.watch.evaluation import Moment, Scene
 from vedette.watch.hub import Told, WatchHub, compared, tell_anew
 from vedette.watch.options import WatchOptions
@@ -87,6 +87,8 @@ class Watching:
         self.full: dict[int, Watch] = {}
         """Watches with on_full: block that have no room."""
         self.room = Condition(database.turn)
+        self.bells: list[Callable[[Commit], None]] = []
+        """Called with every commit, in the turn: for those who only take note that something may have changed."""
         self.recent: deque[tuple[Watch, Entry]] = deque(maxlen=RETAINED_EVENTS)
         """Events that were handed out lately, of all watches: what `_WatchEvent` shows beside those that wait."""
 
@@ -226,6 +228,9 @@ class Watching:
             self._end_with_actors(commit.changes)
         if commit.next_tick > commit.tick and self.holding:
             self._release_held()
+        if self.bells:
+            for bell in self.bells:
+                bell(commit)
 
     def _end_with_actors(self, changes: Sequence[Difference]) -> None:
         """Nothing is told or done for an actor that was deleted: its watches end."""
@@ -276,8 +281,8 @@ class Watching:
         waking = []
         for watch in told.watches.values():
             options = watch.options
-            if options.deliver_on == "tick" and watch.pending:
-                self.holding[watch.number] = watch
+            if options.deliver_on == "tick" and watch.buffer is not None:
+                self._hold_for_tick(watch, watch.buffer, told.tick)
             if options.on_full == "block" and watch.pending >= options.buffer:
                 self.full[watch.number] = watch
             if options.delivery == "reliable" and watch.pending >= options.buffer:
@@ -287,6 +292,14 @@ class Watching:
                 waking.append(details.wake)
         if waking:
             self.database.gate.notify(told.sequence, lambda _: [wake() for wake in waking], hurry=False)
+
+    def _hold_for_tick(self, watch: Watch, buffer: EventBuffer, tick: int) -> None:
+        """What belongs to the present tick waits for its end; what comes late, or where commits are ticks, does not."""
+        state = self.database.state
+        if state.ticks_by_commit or tick < state.tick:
+            buffer.held = 0
+        else:
+            self.holding[watch.number] = watch
 
     def _fall_behind(self, watch: Watch, sequence: int) -> None:
         """Memory is full: from here on the journal remembers for it, until its owner has taken some."""
@@ -367,6 +380,9 @@ class Watching:
     def take(self, session: Session, watch: Watch, limit: int | None) -> list[Entry]:
         """Events that are ready, in order. Of a reliable watch, taking more confirms what was taken before."""
         with session.turn:
+            if watch.owner != session.id:
+                self._check_own(session, watch)
+                return []
             if watch.actor is not None and self.database.state.graph.get(watch.actor) is None:
                 self.fail(watch, actor_gone())
                 return []
@@ -387,6 +403,12 @@ class Watching:
                 self.room.notify_all()
             return ready
 
+    def _check_own(self, session: Session, watch: Watch) -> None:
+        """A watch has one reader: what another session has taken up is told there, and only there."""
+        if watch.status is not WatchStatus.CANCELLED and not session.closed:
+            text = "Another session has taken this watch up: attach it to have it back"
+            raise WatchError("E8010", text, fields={"handle": self.id_of(watch)})
+
     def is_idle(self, session: Session, watch: Watch) -> bool:
         with session.turn:
             busy = watch.has_details and (watch.details.unconfirmed or watch.details.behind is not None)
@@ -406,7 +428,8 @@ class Watching:
     def confirm(self, session: Session, watch: Watch, position: int) -> None:
         """A reliable watch's events up to this position need not be kept any longer."""
         with session.turn:
-            self.lasting.confirm(watch, position)
+            if watch.owner == session.id:
+                self.lasting.confirm(watch, position)
 
     def make_room(self, session: Session) -> None:
         """Before a commit: wait while a watch with on_full: block is full, but not for ever, and not for oneself."""

@@ -11,32 +11,27 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from vedette.clock import Clock
-from vedette.engine.execution import LongReadError
 from vedette.engine.home import Vedette
-from vedette.engine.result import Result
 from vedette.engine.session import Session
 from vedette.engine.turn import Turn
 from vedette.errors import PolicyError, SourceError, StoreError, VedetteError, WatchError
 from vedette.gateway import link
-from vedette.gateway.answers import managed, result_payload, settling_statement
 from vedette.gateway.audit import audit
 from vedette.gateway.broker_client import Client
 from vedette.gateway.collection_desk import CollectionDesk
-from vedette.gateway.collection_streams import CollectionStream
 from vedette.gateway.desk import Desk
-from vedette.gateway.frames import FrameError, engine_error, message
+from vedette.gateway.frames import engine_error, message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.ports import Port
+from vedette.gateway.requests import Requests
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
-from vedette.gateway.subscribing import Subscribing, claims_hash
+from vedette.gateway.subscribing import Subscribing
 from vedette.gateway.tokens import TokenSeal
 from vedette.gateway.window_file import restore_windows, save_windows
-from vedette.values import duration_from_ms
 
 __all__ = ["Broker", "Client"]
 
@@ -66,6 +61,7 @@ class Broker:
         self.clock = clock
         self.seal = seal
         self.subscribing = Subscribing(self)
+        self._requests = Requests(self, wake)
         self.collections: CollectionDesk | None = None
         """External collections; none where there is no data directory."""
         self.clients: dict[tuple[Port, int], Client] = {}
@@ -75,20 +71,21 @@ class Broker:
         self.events = 0
         self._wake = wake
         self._ready: deque[WatchStream | CollectionTap] = deque()
-        self._finished: deque[Callable[[], None]] = deque()
         self._told: list[tuple[Port, Any, Desk | None, str | None]] = []
         """What is told when it is durable: to whom, what, about which database, in answer to which message."""
         self._touched: set[Desk] = set()
         """Databases that this batch concerned: what it did there is to be made durable."""
         self._lingering: deque[Stream] = deque()
-        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
+        self._rung_at: float | None = None
+        """When the first of the events came about that are not numbered yet."""
+        self._detected_at: float | None = None
+        """The same of those that are being numbered."""
 
     # --- a batch ------------------------------------------------------------------------------------------------
 
     def process(self, requests: Iterable[tuple[Port, Any]]) -> None:
         """Carry out a batch, make it durable, tell everyone."""
-        while self._finished:
-            self._finished.popleft()()
+        self._requests.finish_reads()
         for port, record in requests:
             try:
                 self._take(port, record)
@@ -99,6 +96,7 @@ class Broker:
 
     def settle(self) -> None:
         """Make durable what was done, and number what came of it."""
+        self._detected_at, self._rung_at = self._rung_at, None
         touched, self._touched = self._touched, set()
         for desk in touched:
             self._flush(desk)
@@ -108,6 +106,7 @@ class Broker:
                 self.pump(source)
             except Exception:
                 log.exception("A stream could not go on", extra={"action": "broker.pump_failed"})
+        self._detected_at = None
 
     def _flush(self, desk: Desk) -> None:
         database = desk.database
@@ -145,8 +144,10 @@ class Broker:
 
     def tell(self, stream: Stream, seq: int, tail: bytes) -> None:
         self.events += 1
+        at = self._detected_at if self._detected_at is not None else self.clock.monotonic()
         for port in stream.ports:
-            self._told.append((port, link.Told(stream=stream.number, seq=seq, tail=tail), None, None))
+            told = link.Told(stream=stream.number, seq=seq, tail=tail, at=at)
+            self._told.append((port, told, None, None))
 
     def _end(self, source: WatchStream | CollectionTap) -> None:
         """The watch was cancelled, or could not be evaluated any more."""
@@ -176,6 +177,8 @@ class Broker:
 
     def ring(self, source: Any) -> None:
         """From any thread, with locks held: there may be events."""
+        if self._rung_at is None:
+            self._rung_at = self.clock.monotonic()
         self._ready.append(source)
         self._wake()
 
@@ -198,28 +201,7 @@ class Broker:
         elif client.busy:
             client.postpone(record)
         else:
-            self._carry_out(client, record)
-
-    def _carry_out(self, client: Client, record: Any) -> None:
-        id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
-        try:
-            _REQUESTS[type(record)](self, client, record)
-        except VedetteError as error:
-            payload = engine_error(error)
-            if isinstance(record, link.SubscribeTo):
-                payload["message"] = f"Subscribe failed: {payload['message']}"
-            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
-        except FrameError as error:
-            payload = {"code": error.code, "message": error.text}
-            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
-        except Exception:
-            reference = f"{client.conn:x}-{self.clock.now():%H%M%S%f}"
-            log.exception(
-                "A request failed", extra={"action": "broker.request_failed", "reference": reference}
-            )
-            payload = {"code": "internal", "message": f"internal error; the log has it under {reference}"}
-            if not isinstance(record, link.Trim | link.Replay | link.Renew):
-                self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            self._requests.carry_out(client, record)
 
     def _open(self, port: Port, record: link.Open) -> None:
         refusal: dict[str, Any] | None = None
@@ -269,81 +251,9 @@ class Broker:
             client.session = session
         return client.session
 
-    def _asked(self, client: Client, record: link.Asked) -> None:
-        if record.kind == "define":
-            if record.text.strip():
-                client.desk.database.define(record.text)
-            data = message("define_ack", self._defined(client), record.id)
-            self.say(client, link.Answer(conn=client.conn, data=data), record.id)
-            return
-        session = self.session_of(client)
-        watching = client.desk.database.watching
-        if watching.full:  # a full watch that holds writers back may be one that is read here
-            self.settle()
-        if record.kind == "run":
-            self._read_elsewhere(client, session, record)
-            return
-        try:
-            result = session.execute_undurably(record.text, record.params)
-        except LongReadError:
-            self._read_elsewhere(client, session, record)
-            return
-        self._answer(client, record.id, result)
-
-    def _defined(self, client: Client) -> dict[str, Any]:
-        """What the database's ontology is now; command lines of this machine also learn what else there is."""
-        payload: dict[str, Any] = {"status": "ok", "definitions": client.desk.database.definitions()}
-        if client.local:
-            payload["databases"] = self.home.databases()
-        return payload
-
-    def _answer(self, client: Client, id: str | None, result: Result | list[Result]) -> None:
-        if isinstance(result, list):
-            payload: dict[str, Any] = {"results": [result_payload(each) for each in result]}
-        else:
-            payload = result_payload(result)
-        data = message("result", payload, id)
-        self.say(client, link.Answer(conn=client.conn, data=data), id)
-
-    def _read_elsewhere(self, client: Client, session: Session, record: link.Asked) -> None:
-        """A script, or a read that outgrew its slice: it goes on in a thread while others are served."""
-        client.busy = True
-        session.patient = True
-        work: Callable[..., Any] = session.run if record.kind == "run" else session.execute
-        future: Future[Any] = self._pool.submit(work, record.text, record.params)
-
-        def finish(done: Future[Any]) -> None:
-            self._finished.append(lambda: self._long_read_ended(client, session, record.id, done))
-            self._wake()
-
-        future.add_done_callback(finish)
-
-    def _long_read_ended(self, client: Client, session: Session, id: str | None, done: Future[Any]) -> None:
-        session.patient = False
-        client.busy = False
-        error = done.exception()
-        if (client.port, client.conn) not in self.clients:
-            session.close()
-            return
-        if error is None:
-            self._answer(client, id, done.result())
-        else:
-            known = isinstance(error, VedetteError)
-            payload = engine_error(error) if known else {"code": "internal", "message": "internal error"}  # type: ignore[arg-type]
-            self.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
-        for trim in client.postponed():
-            self._carry_out(client, trim)
-        while client.queue and not client.busy:
-            self._carry_out(client, client.queue.popleft())
-
     # --- subscriptions ------------------------------------------------------------------------------------------
 
-    def _subscribe(self, client: Client, record: link.SubscribeTo) -> None:
-        self._check_quotas(client)
-        self.part(client, record.sub)
-        self.subscribing.subscribe(client, record)
-
-    def _check_quotas(self, client: Client) -> None:
+    def check_quotas(self, client: Client) -> None:
         checks = (
             (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
             (self.subscriptions, self.limits.max_subscriptions_total),
@@ -397,33 +307,6 @@ class Broker:
         client.desk.close_stream(stream)
         self.streams -= 1
 
-    def _drop(self, client: Client, record: link.Drop) -> None:
-        stream = client.subs.get(record.sub)
-        if isinstance(stream, WatchStream) and stream.feed.lasts:
-            stream.feed.detach()
-        self.part(client, record.sub)
-        data = message("unsubscribe_ack", None, record.id)
-        self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=data))
-
-    def _renew(self, client: Client, record: link.Renew) -> None:
-        """Filters that ask about the token are bound anew (spec/pipeline.md §3, ruling 16): by subscribing again."""
-        client.renew(record.claims)
-        bound_to = claims_hash(client)
-        for name, stream in list(client.subs.items()):
-            if stream.bound_to not in (None, bound_to):
-                self.part(client, name)
-                self.say(client, link.Stale(conn=client.conn, sub=name, reason="auth"))
-
-    def _replay(self, client: Client, record: link.Replay) -> None:
-        stream = client.subs.get(record.sub)
-        if stream is None:
-            return
-        self.settle()
-        if not stream.history.reaches(record.seq):
-            self.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="window"))
-            return
-        self.replay(client, record.sub, stream, record.seq)
-
     def replay(self, client: Client, name: str, stream: Stream, seq: int) -> None:
         """What came after `seq`, as much as is good at a time."""
         events: list[tuple[int, bytes]] = []
@@ -436,66 +319,6 @@ class Broker:
                 break
         more = len(events) < len(missed)
         self.say(client, link.CaughtUp(conn=client.conn, sub=name, events=events, more=more))
-
-    def _trim(self, client: Client, record: link.Trim) -> None:
-        names = [record.sub] if record.sub is not None else list(client.subs)
-        for name in names:
-            stream = client.subs.get(name)
-            if stream is not None:
-                member = (client.port, client.conn, name)
-                stream.acknowledge(member, record.seq, self.clock.monotonic())
-
-    def _steer(self, client: Client, record: link.Steer) -> None:
-        stream = client.subs.get(record.sub)
-        if isinstance(stream, CollectionStream) and record.operation == "cancel":
-            self.part(client, record.sub)
-            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record)))
-            return
-        if not isinstance(stream, WatchStream) or (stream.shared and record.operation == "alter"):
-            text = "only a watch of one's own can be altered: subscribe with exclusive: true"
-            raise FrameError("not_exclusive", text)
-        if record.operation == "cancel":
-            if not stream.shared:
-                stream.feed.cancel()
-            self.part(client, record.sub)
-            self.say(client, link.Unsubscribed(conn=client.conn, sub=record.sub, data=managed(record)))
-            return
-        if record.operation == "pull":
-            self._pull(client, stream, record)
-            return
-        if record.operation == "alter":
-            stream.feed.alter(record.options or "")
-        elif record.operation == "pause":
-            stream.feed.pause()
-        else:
-            stream.feed.resume()
-        self.say(client, link.Answer(conn=client.conn, data=managed(record)), record.id)
-
-    def _pull(self, client: Client, stream: WatchStream, record: link.Steer) -> None:
-        """What is ready now, and then the answer."""
-        if stream.credit != 0:
-            raise FrameError("invalid_payload", "pull is for what was subscribed to with prefetch: 0")
-        self.settle()
-        pulled = stream.pull(record.limit)
-        for seq, tail in pulled:
-            self.tell(stream, seq, tail)
-        self.say(client, link.Answer(conn=client.conn, data=managed(record, count=len(pulled))), record.id)
-
-    def _settle(self, client: Client, record: link.Settle) -> None:
-        session = self.session_of(client)
-        if record.release:
-            session.release(record.delivery)
-        elif record.cause is not None:
-            span = duration_from_ms(record.milliseconds) if record.milliseconds is not None else None
-            session.nack(record.delivery, retry=record.retry, delay=span, cause=record.cause)
-        else:
-            text, params = settling_statement(record)
-            session.execute_undurably(text, params)
-        for stream in client.subs.values():
-            if isinstance(stream, WatchStream) and stream.credit is not None:
-                stream.ring()  # there may be room for another
-        data = message(f"{record.operation}_ack", {"deliveryId": record.delivery}, record.id)
-        self.say(client, link.Answer(conn=client.conn, data=data), record.id)
 
     # --- connections end ----------------------------------------------------------------------------------------
 
@@ -538,17 +361,4 @@ class Broker:
         self.settle()
         if self._windows is not None:
             save_windows(self._windows, list(self.desks.values()), self.clock.monotonic())
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-_REQUESTS: dict[type[Any], Callable[[Broker, Client, Any], None]] = {
-    link.Asked: Broker._asked,
-    link.SubscribeTo: Broker._subscribe,
-    link.Drop: Broker._drop,
-    link.Take: lambda broker, client, record: broker.subscribing.resume(client, record),
-    link.Renew: Broker._renew,
-    link.Replay: Broker._replay,
-    link.Trim: Broker._trim,
-    link.Settle: Broker._settle,
-    link.Steer: Broker._steer,
-}
+        self._requests.close()

@@ -8,24 +8,31 @@ resume. So every subscriber has one chain without a hole and without a repeat, a
 
 When continuity is lost (the source's log was, or our lease) the streams concerned are closed and their subscribers are
 told to begin anew. Never is anything left out in silence.
+
+An actor's stream is registered with what policies show it. When that changes, the stream is registered anew, and told
+the difference: what it was shown where it stands, against what it is shown at the new boundary (`see_anew`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vedette.errors import FilterError, InvalidStatement, SourceError, VedetteError
 from vedette.gateway import link
 from vedette.gateway.collection_images import Documents
 from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar, Rows
+from vedette.gateway.collection_rights import RightsReview
 from vedette.gateway.collection_streams import (
     CollectionStream,
+    Eyes,
     Joining,
     Reason,
     StreamState,
     ToldChange,
+    ToldRows,
     Wanted,
 )
 from vedette.gateway.frames import encode, engine_error, message, wire_value
@@ -66,6 +73,7 @@ class CollectionDesk:
         self._last_id = 0
         self._reached = 0
         """All partitions are told up to this offset."""
+        self._rights = RightsReview(registrar.call, self.see_anew, self._end)
         self._hold = CausalHold()
         """What streams in causal order are told when the batch is complete."""
         self.events = 0
@@ -86,6 +94,8 @@ class CollectionDesk:
         known = desk.streams.get(wanted.key)
         if isinstance(known, CollectionStream):
             self._broker.join(client, sub, known)
+            if known.wanted.sights != wanted.sights:
+                self.see_anew(known, wanted.eyes)
             if known.state is StreamState.OPENING:
                 known.waiting.append(joining)
             else:
@@ -96,40 +106,64 @@ class CollectionDesk:
         desk.streams[wanted.key] = stream
         self._broker.join(client, sub, stream)
         stream.waiting.append(joining)
+        self._rights.add(stream)
+        self._open(stream, wanted)
+
+    def _open(self, stream: CollectionStream, wanted: Wanted, shown: ToldRows | None = None) -> None:
+        """Register a stream; `shown` is what it was told before, when it is not for the first time."""
         self._opening += 1
         self._last_id += 1
-        stream.ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
+        ids = stream.ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
 
         def done(outcome: Opened | VedetteError) -> None:
-            self._opened(stream, outcome)
+            self._opened(stream, ids, wanted, shown, outcome)
 
-        self._registrar.post(Opening(ids=stream.ids, tenant=desk.tenant, wanted=wanted, done=done))
+        self._registrar.post(Opening(ids=ids, tenant=stream.desk.tenant, wanted=wanted, done=done))
 
-    def _opened(self, stream: CollectionStream, outcome: Opened | VedetteError) -> None:
+    def _opened(
+        self,
+        stream: CollectionStream,
+        ids: tuple[str, ...],
+        wanted: Wanted,
+        shown: ToldRows | None,
+        outcome: Opened | VedetteError,
+    ) -> None:
         self._opening -= 1
         if isinstance(outcome, VedetteError):
-            for joining in stream.waiting:
-                self._refuse(stream, joining, outcome)
+            self._not_opened(stream, shown, outcome)
         elif stream.state is StreamState.CLOSED:
-            self._registrar.post(Ending(ids=stream.ids))
+            self._registrar.post(Ending(ids=ids))
+        elif stream.wanted.eyes is not wanted.eyes:  # rights have changed meanwhile
+            self._registrar.post(Ending(ids=ids))
+            self._open(stream, replace(wanted, eyes=stream.wanted.eyes), shown)
         else:
-            self._stand(stream, outcome)
+            self._stand(stream, outcome, shown)
         if not self._opening:
             self._early.clear()
 
-    def _stand(self, stream: CollectionStream, opened: Opened) -> None:
+    def _not_opened(self, stream: CollectionStream, shown: ToldRows | None, error: VedetteError) -> None:
+        if shown is not None:
+            self._resync([stream], "auth")
+            return
+        for joining in stream.waiting:
+            self._refuse(stream, joining, error)
+
+    def _stand(self, stream: CollectionStream, opened: Opened, shown: ToldRows | None) -> None:
         stream.state = StreamState.STANDING
         stream.registered, stream.version, stream.boundary = opened.numbers, opened.version, opened.boundary
         stream.collections, stream.partitions = opened.collections, frozenset(opened.epochs)
         self._ingest.know(opened.epochs)
+        self._states = opened.states | self._states
         self._numbers.update(dict.fromkeys(opened.numbers, stream))
         self._standing.add(stream)
-        first, *others = stream.waiting
-        stream.waiting = []
-        if self._is_there(stream, first):
+        waiting, stream.waiting = stream.waiting, []
+        if shown is not None:
+            self._tell_difference(stream, shown, opened)
+        elif self._is_there(stream, first := waiting.pop(0)):
             documents = opened.documents if first.wanted.snapshot else None
+            first = first.through(stream)
             self._welcome(stream, first, stream.history.last_seq, stream.position, opened.boundary, documents)
-        for joining in others:
+        for joining in waiting:
             if self._is_there(stream, joining):
                 self._join(stream, joining)
         for number in opened.numbers:
@@ -139,6 +173,7 @@ class CollectionDesk:
     def _join(self, stream: CollectionStream, joining: Joining) -> None:
         """Where the stream stands now; what it had been told by then is read elsewhere."""
         seq, position = stream.history.last_seq, stream.position
+        joining = joining.through(stream)
         if not joining.wanted.snapshot:
             self._welcome(stream, joining, seq, position, self._reached, None)
             return
@@ -149,7 +184,7 @@ class CollectionDesk:
         self._registrar.post(
             Looking(
                 tenant=stream.desk.tenant,
-                collections=tuple(stream.collections),
+                collections=stream.collections,
                 wanted=joining.wanted,
                 after=self._reached if stream.state is StreamState.LIVE else stream.boundary,
                 told=dict(stream.places),
@@ -167,7 +202,11 @@ class CollectionDesk:
     ) -> None:
         if not self._is_there(stream, joining):
             return
-        if isinstance(outcome, VedetteError):
+        if stream.state is StreamState.OPENING:
+            stream.waiting.append(joining)
+        elif joining.wanted.eyes is not stream.wanted.eyes:
+            self._join(stream, joining)
+        elif isinstance(outcome, VedetteError):
             self._refuse(stream, joining, outcome)
         elif not stream.history.reaches(seq):
             text = "the collection is too busy for a snapshot just now: subscribe again"
@@ -235,12 +274,64 @@ class CollectionDesk:
 
     def _closed(self, stream: CollectionStream) -> None:
         """Nobody follows it any more."""
+        self._rights.remove(stream)
+        self._unregister(stream)
+
+    def _unregister(self, stream: CollectionStream) -> None:
         self._standing.discard(stream)
         for number in stream.registered:
             self._numbers.pop(number, None)
             self._ingest.forget(number)
         if stream.registered:
             self._registrar.post(Ending(ids=stream.ids))
+
+    # --- rights change ------------------------------------------------------------------------------------------
+
+    def see_anew(self, stream: CollectionStream, eyes: Mapping[str, Eyes] | None) -> None:
+        """Policies show a stream's actor something else from now on: it is told the difference, and nothing between."""
+        former, wanted = stream.wanted, replace(stream.wanted, eyes=eyes)
+        if stream.state is StreamState.CLOSED:
+            return
+        if former.windowed:
+            self._resync([stream], "auth")  # what its windows have counted cannot be taken back
+            return
+        if stream.state is StreamState.OPENING:
+            stream.wanted = wanted  # `_opened` finds it
+            return
+        after, places = self._reached if stream.state is StreamState.LIVE else stream.boundary, stream.places
+        self._unregister(stream)
+        stream.begin_anew(wanted)
+
+        def done(outcome: Rows | VedetteError) -> None:
+            if isinstance(outcome, VedetteError):
+                self._resync([stream], "auth")
+            elif stream.state is not StreamState.CLOSED:
+                shown = _rows(former, stream.collections, outcome.documents)
+                self._open(stream, replace(stream.wanted, snapshot=True), shown)
+
+        self._registrar.post(
+            Looking(
+                tenant=stream.desk.tenant,
+                collections=stream.collections,
+                wanted=former,
+                after=after,
+                told=places,
+                done=done,
+            )
+        )
+
+    def _tell_difference(self, stream: CollectionStream, shown: ToldRows, opened: Opened) -> None:
+        now = _rows(stream.wanted, opened.collections, opened.documents or {})
+        for seq, tail in stream.tell_difference(shown, now, opened.boundary):
+            self.events += 1
+            self._broker.tell(stream, seq, tail)
+
+    def _end(self, stream: CollectionStream, error: VedetteError) -> None:
+        """Nothing can be told to its actor any more."""
+        stream.promised_until = 0.0
+        payload = {"status": "ended", "reason": "cancelled", "errors": [engine_error(error)]}
+        self._broker.end_streams([stream], payload)
+        stream.desk.close_stream(stream)
 
     # --- what the pipeline delivers -----------------------------------------------------------------------------
 
@@ -273,6 +364,8 @@ class CollectionDesk:
                 if stream is None:
                     if self._opening:
                         self._early.setdefault(number, []).append(_only(told.change, number, reason))
+                elif not stream.hears(told.change):
+                    continue
                 elif stream.wanted.causal:
                     causal[reason].append(number)
                 else:
@@ -316,9 +409,17 @@ class CollectionDesk:
             if stream.state is not StreamState.LIVE or record.offset <= stream.boundary:
                 continue  # what it misses now it is told when the batch with it comes
             if stream.desk.tenant == record.tenant and record.collection in stream.collections:
-                reason = stream.judge(change) if not stream.wanted.windowed else None
-                if reason is not None:
-                    self._told(_only(record, number, reason))
+                self._judge(stream, number, change)
+
+    def _judge(self, stream: CollectionStream, number: int, change: ToldChange) -> None:
+        try:
+            reason = stream.judge(change) if not stream.wanted.windowed else None
+        except Exception:  # a document that the filter breaks on: as one that cannot be told
+            log.exception("A change could not be judged", extra={"action": "collection.unjudged"})
+            self._resync([stream], "gap")
+            return
+        if reason is not None:
+            self._told(_only(change.record, number, reason))
 
     def _complete(self, offset: int, version: int) -> None:
         """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
@@ -391,6 +492,13 @@ def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:
     numbers = _nobody()
     numbers[reason].append(number)
     return Told(record, *map(tuple, numbers))
+
+
+def _rows(wanted: Wanted, collections: Mapping[str, str], documents: Documents) -> ToldRows:
+    return {
+        (collection, key): wanted.row(collections[collection], key, document)
+        for (collection, key), document in documents.items()
+    }
 
 
 def _begins(front: str) -> Callable[[str], bool]:

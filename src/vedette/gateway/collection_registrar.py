@@ -49,6 +49,8 @@ class Opened(NamedTuple):
     """As the journal calls them ▸ as the client does."""
     epochs: dict[int, int]
     """The source's partitions and their epochs, no younger than the boundary."""
+    states: dict[int, str]
+    """How its partitions are told: live, stale, or behind (shedding, degraded)."""
     documents: Documents | None
 
 
@@ -74,7 +76,8 @@ class Looking:
     """Read what a stream had been told by a certain place."""
 
     tenant: str
-    collections: tuple[str, ...]
+    collections: Mapping[str, str]
+    """As the journal calls them ▸ as the client does."""
     wanted: Wanted
     after: int
     told: Mapping[int, Place] | None
@@ -132,6 +135,11 @@ class Registrar:
         self._sources: set[str] = set()
         self._lease_ends = self._renew_at = 0.0
 
+    @property
+    def call(self) -> Callable[[Callable[[], object]], None]:
+        """Has something done on the engine's thread, from any other."""
+        return self._call
+
     def start(self) -> None:
         """Begin, once: what a former life of this gateway has left at the registry is cleared away."""
         if self._thread is None:
@@ -157,18 +165,22 @@ class Registrar:
             if not self._jobs:
                 self._bell.wait(LEASE_SECONDS / 3)
             self._bell.clear()
-            jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
-            self._unanswered = {id(job) for job in jobs}
-            try:
-                self._open()
-                self._keep_place()
-                self._work(jobs)
-            except VedetteError as error:
-                self._failed(jobs, error)
-            except Exception:
-                log.exception("The registrar failed", extra={"action": "registrar.failed"})
-                self._failed(jobs, PipelineError("E6303", "internal error; the log has it"))
+            self.turn()
         self._leave()
+
+    def turn(self) -> None:
+        """Keep our place and do what waits, as much as shares a transaction."""
+        jobs = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+        self._unanswered = {id(job) for job in jobs}
+        try:
+            self._open()
+            self._keep_place(certainly=any(isinstance(job, Opening) for job in jobs))
+            self._work(jobs)
+        except VedetteError as error:
+            self._failed(jobs, error)
+        except Exception:
+            log.exception("The registrar failed", extra={"action": "registrar.failed"})
+            self._failed(jobs, PipelineError("E6303", "internal error; the log has it"))
 
     def _open(self) -> None:
         if self._registry is None:
@@ -191,17 +203,20 @@ class Registrar:
         self._lease_ends = now + LEASE_SECONDS
         return number
 
-    def _keep_place(self) -> None:
-        """Renew the lease when a third of it is over, and the subscriptions when half of their time is."""
+    def _keep_place(self, *, certainly: bool) -> None:
+        """Renew the lease when a third of it is over, and the subscriptions when half of their time is.
+
+        `certainly`: somebody is about to be registered, and whoever has lost its place cannot register anybody.
+        """
         assert self._registry is not None
         now = self._clock.monotonic()
         lost = now >= self._lease_ends
+        if not lost and (certainly or now >= self._lease_ends - LEASE_SECONDS * 2 / 3):
+            lost = self._join() != self._number
+            self._look_at_sources()
         if not lost and now >= self._renew_at:
             lost = self._registry.renew(self._name, SUMMARY_SECONDS) < len(self._held)
             self._renew_at = now + SUMMARY_SECONDS / 2
-        if not lost and now >= self._lease_ends - LEASE_SECONDS * 2 / 3:
-            lost = self._join() != self._number
-            self._look_at_sources()
         if lost:
             log.error("The lease was lost: subscribers begin anew", extra={"action": "gateway.lease_lost"})
             self._begin()
@@ -248,8 +263,10 @@ class Registrar:
     def _prepared(self, job: Opening) -> _Ready | None:
         """Look at the source and read the snapshot; what cannot be is said, and nothing comes of it."""
         assert self._journal is not None
+        assert self._registry is not None
         wanted = job.wanted
         try:
+            modes = self._registry.modes()
             collections, sources = _known(self._journal, job.tenant, wanted.collections)
             self._sources.update(sources)
             partitions = [part for source in sources for part in self._journal.partitions(source)]
@@ -257,7 +274,7 @@ class Registrar:
             boundary = self._journal.last_offset()
             if wanted.snapshot:
                 boundary, documents = documents_at(
-                    self._journal, job.tenant, list(collections), _condition(wanted)
+                    self._journal, job.tenant, list(collections), _condition(wanted, collections)
                 )
         except VedetteError as error:
             self._answer(job, error)
@@ -267,14 +284,15 @@ class Registrar:
                 id=id,
                 tenant=job.tenant,
                 collection=collection,
-                form=wanted.form,
+                form=wanted.form_of(shown),
                 boundary=boundary,
                 low_priority=wanted.low_priority,
             )
-            for id, collection in zip(job.ids, collections, strict=True)
+            for id, (collection, shown) in zip(job.ids, collections.items(), strict=True)
         ]
         epochs = {partition.id: partition.epoch for partition in partitions}
-        return _Ready(job, requests, Opened((), 0, boundary, collections, epochs, documents))
+        states = {partition.id: modes.get(partition.id, partition.state) for partition in partitions}
+        return _Ready(job, requests, Opened((), 0, boundary, collections, epochs, states, documents))
 
     def _register(self, ready: Sequence[_Ready]) -> None:
         """All in one transaction; when one cannot be, each for itself."""
@@ -303,8 +321,8 @@ class Registrar:
             found = documents_at(
                 self._journal,
                 job.tenant,
-                job.collections,
-                _condition(job.wanted),
+                list(job.collections),
+                _condition(job.wanted, job.collections),
                 after=job.after,
                 told=job.told,
             )
@@ -351,9 +369,9 @@ def _known(
     return found, sorted({shown.partition("::")[0] for shown in wanted})
 
 
-def _condition(wanted: Wanted) -> Holds:
+def _condition(wanted: Wanted, collections: Mapping[str, str]) -> Holds:
     def holds(collection: str, key: str, document: Mapping[str, Any]) -> bool:
         environment = Environment(doc=document, id=key, collection=collection, op="create")
-        return wanted.condition.matches(environment)
+        return wanted.holds(collections[collection], environment)
 
     return holds

@@ -9,11 +9,11 @@ each partition it was told every change up to there that concerns it, and none a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from vedette.change import Event
 from vedette.gateway.collection_images import Place
@@ -22,9 +22,12 @@ from vedette.gateway.streams import Stream
 from vedette.language.documents import DocumentFilter, Environment
 from vedette.language.queries import Query
 from vedette.pipeline.ingest_frames import DeliveredChange, WindowTold
+from vedette.policy.collections import SightRule
 from vedette.sources.images import decode_image
 from vedette.subscriptions.forms import Form
+from vedette.subscriptions.sight import DocumentSight
 from vedette.subscriptions.watch_form import WatchForm
+from vedette.values import timestamp_to_ms
 from vedette.watch.delta import same
 
 if TYPE_CHECKING:
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
     from vedette.gateway.broker import Client
     from vedette.gateway.desk import Desk
 
-__all__ = ["CollectionStream", "Joining", "Reason", "StreamState", "ToldChange", "Wanted"]
+__all__ = ["CollectionStream", "Eyes", "Joining", "Reason", "StreamState", "ToldChange", "ToldRows", "Wanted"]
+
+ToldRows: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+"""What is told of documents, by collection, as the journal calls it, and key."""
 
 
 class StreamState(IntEnum):
@@ -49,6 +55,15 @@ class Reason(IntEnum):
     ENTER = 0
     UPDATE = 1
     LEAVE = 2
+
+
+class Eyes(NamedTuple):
+    """A collection as policies show it to an actor."""
+
+    form: Form
+    """What is wanted, through them: this is what the pipeline evaluates."""
+    condition: DocumentFilter
+    sight: DocumentSight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +83,8 @@ class Wanted:
     """Whether this subscriber begins with what there is."""
     query: Query | None = field(default=None, compare=False)
     """Of a filter: how its snapshot is ordered and cut."""
+    eyes: Mapping[str, Eyes] | None = None
+    """By collection; None: everything is seen."""
 
     @property
     def windowed(self) -> bool:
@@ -79,8 +96,23 @@ class Wanted:
         """Whether events come in one order over all partitions, held back until all have passed their place."""
         return self.watch is not None and self.watch.options.ordering.kind == "causal"
 
+    @property
+    def sights(self) -> dict[str, tuple[SightRule, ...] | None] | None:
+        """What its eyes were made of."""
+        return None if self.eyes is None else {name: eyes.form.sight for name, eyes in self.eyes.items()}
+
+    def form_of(self, collection: str) -> Form:
+        return self.form if self.eyes is None else self.eyes[collection].form
+
+    def holds(self, collection: str, environment: Environment) -> bool:
+        """Whether a document of a collection is wanted, and seen."""
+        condition = self.condition if self.eyes is None else self.eyes[collection].condition
+        return condition.matches(environment)
+
     def row(self, collection: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
-        """A document as it is told: the row of a WATCH, or the document itself."""
+        """A document that holds as it is told: the row of a WATCH, or the document itself."""
+        if self.eyes is not None:
+            document = self.eyes[collection].sight.shown(collection, key, document)
         if self.watch is not None:
             return self.watch.row(key, document, collection)
         return {"id": key, "_type": collection, **document}
@@ -92,6 +124,10 @@ class Joining(NamedTuple):
     client: Client
     sub: str
     wanted: Wanted
+
+    def through(self, stream: CollectionStream) -> Joining:
+        """With the eyes that the stream has now."""
+        return self._replace(wanted=replace(self.wanted, eyes=stream.wanted.eyes))
 
 
 class ToldChange:
@@ -116,6 +152,7 @@ class CollectionStream(Stream):
         "_ended",
         "boundary",
         "collections",
+        "heard",
         "ids",
         "partitions",
         "places",
@@ -154,9 +191,19 @@ class CollectionStream(Stream):
         """Of its last event; what it began with is the first."""
         self.places: dict[int, Place] = {}
         """Partition ▸ the last change that it was told."""
+        self.heard: dict[int, Place] = {} if wanted.causal else self.places
+        """Partition ▸ the last change that came for it; in causal order it is told later."""
         self.waiting: list[Joining] = []
         """Who waits for it to be opened."""
         self._ended = ended
+
+    def hears(self, record: DeliveredChange) -> bool:
+        """Whether the change is news to it: of each partition changes come in order, and only repeats go back."""
+        place = (record.epoch, record.seq)
+        if place <= self.heard.get(record.partition, (0, 0)):
+            return False
+        self.heard[record.partition] = place
+        return True
 
     def tell_change(self, change: ToldChange, reason: Reason) -> tuple[int, bytes]:
         """Number a change that the pipeline found to concern it."""
@@ -211,19 +258,62 @@ class CollectionStream(Stream):
         """What a change that came unfiltered is to it; None when nothing."""
         was, is_now = self._holds(change, change.before), self._holds(change, change.after)
         if was and is_now:
-            hidden = self.wanted.watch is not None and same(
+            judged = self.wanted.watch is not None or self.wanted.eyes is not None
+            unseen = judged and same(
                 self._row(change, change.before or {}), self._row(change, change.after or {})
             )
-            return None if hidden else Reason.UPDATE
+            return None if unseen else Reason.UPDATE
         return Reason.ENTER if is_now else Reason.LEAVE if was else None
 
     def _holds(self, change: ToldChange, document: Mapping[str, Any] | None) -> bool:
         record = change.record
-        return document is not None and self.wanted.condition.matches(
-            Environment(
-                doc=document, id=record.key, collection=record.collection, op=record.op, before=change.before
-            )
+        if document is None:
+            return False
+        environment = Environment(
+            doc=document, id=record.key, collection=record.collection, op=record.op, before=change.before
         )
+        return self.wanted.holds(self.collections[record.collection], environment)
+
+    def tell_difference(self, before: ToldRows, after: ToldRows, offset: int) -> Iterator[tuple[int, bytes]]:
+        """Rows that are seen otherwise than before, by (collection, key), though nothing happened to the documents."""
+        for name in sorted(before.keys() | after.keys()):
+            one, other = before.get(name), after.get(name)
+            if one is None or other is None:
+                reason = Reason.LEAVE if other is None else Reason.ENTER
+            elif same(one, other):
+                continue
+            else:
+                reason = Reason.UPDATE
+            self.position += 1
+            row = other if other is not None else one
+            if self.wanted.watch is not None:
+                kind = ("added", "changed", "removed")[reason]
+                prev = one if reason is Reason.UPDATE else None
+                event = Event(type=kind, tick=offset, position=self.position, match=row, prev=prev)
+                yield self.tell(b'"payload"', wire_value(event.to_dict()), offset)
+            else:
+                yield self.tell(b'"delta"', self._seen_delta(name, reason, row), offset)
+
+    def _seen_delta(
+        self, name: tuple[str, str], reason: Reason, row: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        delta: dict[str, Any] = {
+            "type": ("create", "update", "delete")[reason],
+            "reason": ("enter", "update", "leave")[reason],
+            "id": f"{self.collections[name[0]]}/{name[1]}",
+            "timestamp": timestamp_to_ms(self.desk.clock.now()),
+        }
+        if self.wanted.include_data and reason is not Reason.LEAVE:
+            delta["document"] = wire_value(row)
+        return delta
+
+    def begin_anew(self, wanted: Wanted) -> None:
+        """It is seen through other eyes from here on: what it was told before is not for those who come back."""
+        self.wanted = wanted
+        self.state = StreamState.OPENING
+        self.registered, self.places = (), {}
+        self.heard = {} if wanted.causal else self.places
+        self.desk.window.forget(self.history)
 
     def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:
         """A snapshot for one subscriber: the stream stood at `seq` then. It begins the chain."""

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from vedette.errors import PolicyError, SubscriptionError
+from vedette.errors import SubscriptionError
+from vedette.gateway.collection_rights import through_policies
 from vedette.gateway.collection_streams import Wanted
 from vedette.gateway.frames import Subscribe
 from vedette.gateway.tokens import subscription_hash
@@ -52,15 +53,14 @@ def _names(type_: TypeExpression | None) -> Iterator[str]:
 
 
 def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Subscribe) -> Wanted:
-    """Raises E6204 for what the pipeline does not answer."""
-    _check_rights(client)
+    """Raises E6204 for what the pipeline does not answer, E8001 for what policies do not show."""
     watch = read_watch(text, params)
     _check_answered(watch)
     form = Form(
         kind="watch", source=text, params=params, time=client.desk.clock.now() if watch.windowed else None
     )
     condition = compile_filter(expression_of(form))
-    return Wanted(
+    wanted = Wanted(
         key=_key(
             client,
             "watch",
@@ -78,15 +78,15 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
         low_priority=payload.priority == "low",
         snapshot=watch.options.initial.kind == "full" and not watch.windowed,
     )
+    return through_policies(client, wanted, text)
 
 
 def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: Subscribe) -> Wanted:
-    _check_rights(client)
     auth = request_auth(client)
     form = form_of_query(asked, auth, client.desk.clock.now())
     condition = compile_filter(expression_of(form))
     data = f"{payload.priority} {payload.includeData}"
-    return Wanted(
+    wanted = Wanted(
         key=_key(client, "filter", query.collection, repr(condition.expression), data),
         collections=(query.collection,),
         form=form,
@@ -96,6 +96,7 @@ def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: 
         snapshot=payload.sendSnapshot,
         query=query,
     )
+    return through_policies(client, wanted, query.collection)
 
 
 def request_auth(client: Client) -> dict[str, Any] | None:
@@ -104,12 +105,6 @@ def request_auth(client: Client) -> dict[str, Any] | None:
         return None
     claims = {k: v for k, v in client.claims.items() if isinstance(v, str | int | float | bool | list)}
     return {"userId": client.actor, "roles": claims.get("roles", []), "claims": claims}
-
-
-def _check_rights(client: Client) -> None:
-    """Where policies decide who sees what, one that knows no external collections can only say no."""
-    if not client.system and client.desk.database.schema.policies:
-        raise PolicyError("E7001", "Permission denied")
 
 
 def _check_answered(watch: WatchForm) -> None:

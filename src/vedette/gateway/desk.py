@@ -44,6 +44,10 @@ class Desk:
         """Streams that can be joined and resumed, by the hash of what they are."""
         self.taps: dict[tuple[str, str | None], CollectionTap] = {}
         self.subscriptions = 0
+        self.candidates = 0
+        """Filters that were asked about a change, because the index proposed them."""
+        self.matches = 0
+        """Those of them that it concerned."""
         self.head = b'{"type":"event","payload":{"version":1,"tenant":' + encode(database.name) + b',"subId":'
         self._seal = seal
         self._sessions: dict[str | None, list[Session]] = {}

@@ -31,6 +31,8 @@ class GatewayLimits:
     """How long a client may take nothing before it is cut off."""
     outbox_high_bytes: int = 1_048_576
     outbox_low_bytes: int = 262_144
+    stream_outbox_bytes: int = 65_536
+    """The high mark of a reader of server-sent events, beside the 64 KiB of its socket."""
     gateway_outbox_bytes: int = 268_435_456
     """What may wait for all clients of a gateway together: 70 % and 90 % of it are the watermarks."""
     window: WindowBounds = WindowBounds()

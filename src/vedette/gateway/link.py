@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from vedette.gateway.tally import Tally
+
 __all__ = [
     "LINK_VERSION",
     "Answer",
@@ -20,6 +22,7 @@ __all__ = [
     "Drop",
     "Ended",
     "Failed",
+    "Figures",
     "Goodbye",
     "Hello",
     "Notice",
@@ -44,7 +47,7 @@ __all__ = [
     "encode_batch",
 ]
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 
 
 class _Record(msgspec.Struct, kw_only=True, tag=True, array_like=True):
@@ -167,6 +170,17 @@ class Steer(_Record):
     limit: int | None = None
 
 
+class Figures(_Record):
+    """How a gateway is doing, once a second."""
+
+    connections: int
+    subscriptions: int
+    outbox_bytes: int
+    outbox_limit_bytes: int
+    load: int
+    tally: Tally
+
+
 Request = Open | Renew | Shut | Asked | SubscribeTo | Drop | Take | Replay | Trim | Settle | Steer
 
 # --- from the broker to a gateway -------------------------------------------------------------------------------
@@ -243,6 +257,8 @@ class Told(_Record):
     stream: int
     seq: int
     tail: bytes
+    at: float
+    """When it was committed, on the machine's monotonic scale: its processes read the same."""
 
 
 class CaughtUp(_Record):
@@ -286,7 +302,7 @@ Said = (
 )
 
 _encoder = msgspec.msgpack.Encoder()
-_requests = msgspec.msgpack.Decoder(list[Hello | Request])
+_requests = msgspec.msgpack.Decoder(list[Hello | Figures | Request])
 _said = msgspec.msgpack.Decoder(list[Said])
 
 

@@ -86,6 +86,8 @@ class WorkerPort(asyncio.Protocol):
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._known = False
         self.name = ""
+        self.figures: link.Figures | None = None
+        """How the worker was doing a moment ago."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -100,7 +102,9 @@ class WorkerPort(asyncio.Protocol):
 
     def _take(self, records: list[Any]) -> None:
         for record in records:
-            if self._known and not isinstance(record, link.Hello):
+            if self._known and isinstance(record, link.Figures):
+                self.figures = record
+            elif self._known and not isinstance(record, link.Hello):
                 always = isinstance(record, link.Shut | link.Renew)
                 if not self._links.engine.post(self, record, always=always):
                     self._refuse(record)

@@ -48,7 +48,7 @@ class Watermarks:
 class Outbox:
     """What waits for one client. `clogged` from the high mark until the low mark."""
 
-    __slots__ = ("clogged", "clogged_since", "high", "low", "waiting")
+    __slots__ = ("clogged", "high", "low", "waiting")
 
     def __init__(self, high: int, low: int) -> None:
         if not 0 <= low < high:
@@ -56,13 +56,12 @@ class Outbox:
         self.high, self.low = high, low
         self.waiting = 0
         self.clogged = False
-        self.clogged_since = 0.0
 
-    def add(self, size: int, now: float) -> bool:
+    def add(self, size: int) -> bool:
         """Bytes were queued; whether that clogged it."""
         self.waiting += size
         if not self.clogged and self.waiting >= self.high:
-            self.clogged, self.clogged_since = True, now
+            self.clogged = True
             return True
         return False
 

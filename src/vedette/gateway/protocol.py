@@ -30,6 +30,7 @@ from vedette.gateway.frames import FrameError, Message, message, read_message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.subscription import Hold, Subscription
+from vedette.gateway.tally import Tally
 from vedette.values import timestamp_to_text
 
 __all__ = ["MESSAGES", "Connection", "Sink", "State"]
@@ -66,6 +67,7 @@ class Connection:
         "_pending",
         "_pending_bytes",
         "_size",
+        "_tally",
         "_waiting",
         "_wanted",
         "checksum",
@@ -87,6 +89,7 @@ class Connection:
         limits: GatewayLimits,
         ask: Callable[[Any], bool],
         now: Callable[[], datetime],
+        tally: Tally,
     ) -> None:
         self.number = number
         self.sink = sink
@@ -101,6 +104,7 @@ class Connection:
         self._limits = limits
         self._ask = ask
         self._now = now
+        self._tally = tally
         self._pending = 0
         self._pending_bytes = 0
         """At most what waits for the engine: counted anew when nothing waits."""
@@ -184,6 +188,7 @@ class Connection:
         if self.state is not State.OPENING:
             return
         self.state = State.OPEN
+        self._tally.opened += 1
         self._acknowledge_auth(record.id)
         self._take_waiting()
 
@@ -363,6 +368,7 @@ class Connection:
 
     def ask_replay(self, sub: Subscription) -> None:
         """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""
+        self._tally.replays += 1
         if not self._ask(link.Replay(conn=self.number, sub=sub.id, seq=sub.seq)):
             self.spoil(sub, "overflow")
 
@@ -373,6 +379,7 @@ class Connection:
 
     def fail(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
         """An error that this side found."""
+        self._tally.refuse(code)
         payload: dict[str, Any] = {"code": code, "message": text}
         if retryable:
             payload["retryable"] = True
@@ -428,6 +435,7 @@ class Connection:
     def spoil(self, sub: Subscription, reason: str) -> None:
         """Tell the client, once, that it has to begin this subscription anew."""
         if sub.spoil():
+            self._tally.resynced(reason)
             payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
             self.say(message("status", payload))
 
@@ -445,6 +453,7 @@ class Connection:
         """Close from this side."""
         if self.state is not State.CLOSED:
             self.state = State.CLOSED
+            self._tally.ended(code)
             self.sink.close(code, reason)
 
     def beat(self) -> None:

@@ -20,6 +20,7 @@ from vedette.gateway.filter_index import FilterIndex
 from vedette.gateway.frames import wire_value
 from vedette.gateway.window import StreamHistory
 from vedette.language.documents import DocumentFilter, Environment
+from vedette.pipeline.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
 from vedette.values import timestamp_to_ms
 
 if TYPE_CHECKING:
@@ -232,12 +233,28 @@ class CollectionTap:
         self._rung = False
         told: list[tuple[Stream, int, bytes]] = []
         for event in self.feed.take():
-            now = timestamp_to_ms(self.desk.clock.now())
-            images = before, after = _images(event)
-            for stream in self.index.candidates(images):
-                delta = stream.judge(before, after, now)
-                if delta is not None:
-                    told.append((stream, *stream.tell(b'"delta"', delta, event.tick)))
+            told += self._judge(event)
+        return told
+
+    def _judge(self, event: Event) -> list[tuple[Stream, int, bytes]]:
+        """What one change means to the filters that it may concern."""
+        desk, begun = self.desk, self.desk.clock.monotonic()
+        now, told, asked = timestamp_to_ms(desk.clock.now()), list[tuple[Stream, int, bytes]](), 0
+        images = before, after = _images(event)
+        for stream in self.index.candidates(images):
+            asked += 1
+            delta = stream.judge(before, after, now)
+            if delta is not None:
+                told.append((stream, *stream.tell(b'"delta"', delta, event.tick)))
+        desk.candidates += asked
+        desk.matches += len(told)
+        milliseconds = (desk.clock.monotonic() - begun) * 1000
+        subject = f"{desk.tenant}/{self.collection}"
+        if milliseconds >= SLOW_FILTER_MS:
+            text = f"{asked} filters over {subject} took {milliseconds:.0f} ms for one change"
+            remark("filter.slow", subject, text)
+        if len(told) >= LARGE_SET:
+            remark("change.wide", subject, f"One change of {subject} concerned {len(told)} filters")
         return told
 
     def close_unused(self) -> None:

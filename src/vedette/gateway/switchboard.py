@@ -7,7 +7,7 @@ mostly once, and handed to all of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import groupby
 from typing import Any
 
@@ -21,6 +21,7 @@ from vedette.gateway.outbox import Load, Watermarks
 from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.protocol import Connection, Sink, State
 from vedette.gateway.subscription import Hold, Subscription
+from vedette.gateway.tally import Delays, Tally
 
 __all__ = ["Switchboard"]
 
@@ -38,10 +39,11 @@ def _run(record: Any) -> Any:
 class _Audience:
     """Who listens to one stream here."""
 
-    __slots__ = ("head", "members")
+    __slots__ = ("delays", "head", "members")
 
-    def __init__(self, head: bytes) -> None:
+    def __init__(self, head: bytes, delays: Delays) -> None:
         self.head = head
+        self.delays = delays
         self.members: dict[int, _Member] = {}
 
 
@@ -53,10 +55,12 @@ class Switchboard:
         self.authority = authority
         self.connections: dict[int, Connection] = {}
         self.subscriptions = 0
-        self.delivered = 0
-        """Events that were handed to connections so far."""
+        self.tally = Tally()
+        self.bridged_bytes = 0
+        """What waits for clients that are no sockets of a `GatewayServer`: readers of server-sent events."""
         self.watermarks = Watermarks(limits.gateway_outbox_bytes)
         self.now = clock.now
+        self._monotonic = clock.monotonic
         self._ask = ask
         self._last_number = 0
         self._audiences: dict[int, _Audience] = {}
@@ -78,6 +82,7 @@ class Switchboard:
             limits=self.limits,
             ask=self._asked,
             now=self.now,
+            tally=self.tally,
         )
         self.connections[number] = connection
         return connection
@@ -147,11 +152,16 @@ class Switchboard:
         audience = self._audiences.get(run[0].stream)
         if audience is None:
             return
-        rest: Iterable[_Member] = audience.members.values()
+        rest: Collection[_Member] = audience.members.values()
+        at_once = 0
         if len(run) > 1 and self.watermarks.load is Load.NORMAL:
             rest = self._tell_at_once(audience, run)
-        for record in run:
-            self._tell(audience.head, rest, record)
+            at_once = len(audience.members) - len(rest)
+        receivers = [at_once + self._tell(audience.head, rest, record) for record in run]
+        self.tally.delivered += sum(receivers)
+        now = self._monotonic()
+        for record, times in zip(run, receivers, strict=True):
+            audience.delays.add(max(0.0, now - record.at), times)
 
     def _tell_at_once(self, audience: _Audience, run: list[link.Told]) -> list[_Member]:
         """Returns those who have to be looked at event by event."""
@@ -167,10 +177,9 @@ class Switchboard:
             if bundle is None:
                 bundle = bundles[key] = Bundle([audience.head + key + record.tail for record in run])
             connection.sink.send_all(bundle)
-            self.delivered += len(run)
         return rest
 
-    def _tell(self, head: bytes, members: Iterable[_Member], record: link.Told) -> None:
+    def _tell(self, head: bytes, members: Iterable[_Member], record: link.Told) -> int:
         """The one place that is run for every receiver of every event: what need not be done for each is not."""
         seq, tail, load = record.seq, record.tail, self.watermarks.load
         parcels: dict[bytes, Parcel] = {}
@@ -188,7 +197,7 @@ class Switchboard:
                     parcel = parcels[sub.key] = Parcel(head + sub.key + tail)
                 connection.sink.send(parcel)
                 delivered += 1
-        self.delivered += delivered
+        return delivered
 
     def _tell_several(
         self,
@@ -229,7 +238,7 @@ class Switchboard:
             if seq > sub.seq:
                 sub.sent(seq)
                 connection.sink.send(Parcel(head + sub.key + tail))
-                self.delivered += 1
+                self.tally.delivered += 1
         if sub.caught_up(more=more):
             connection.ask_replay(sub)
 
@@ -270,7 +279,9 @@ class Switchboard:
             sub.hold(Hold.CLOGGED)
         audience = self._audiences.get(record.stream)
         if audience is None:
-            audience = self._audiences[record.stream] = _Audience(record.head)
+            assert connection.grant is not None
+            delays = self.tally.delays_of(connection.grant.tenant)
+            audience = self._audiences[record.stream] = _Audience(record.head, delays)
         audience.members.setdefault(connection.number, (connection, []))[1].append(sub)
         self.subscriptions += 1
 

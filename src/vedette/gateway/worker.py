@@ -28,6 +28,7 @@ __all__ = ["GatewayWorker"]
 
 log = logging.getLogger(__name__)
 _RETRY_SECONDS = 0.25
+_REPORT_SECONDS = 1.0
 _MOST_WAITING_BYTES = 64 * 1024 * 1024
 
 
@@ -92,6 +93,7 @@ class GatewayWorker:
         self._requests: list[Any] = []
         self._flushing = False
         self._keeper: asyncio.Task[None] | None = None
+        self._reporter: asyncio.Task[None] | None = None
         self.linked = asyncio.Event()
         self.board = Switchboard(limits=limits, authority=authority, clock=clock, ask=self._ask)
         self.server = GatewayServer(self.board, clock=clock, allowed_origins=allowed_origins, tls=tls)
@@ -105,14 +107,16 @@ class GatewayWorker:
         if self._keeper.done():
             linked.cancel()
             self._keeper.result()  # raises why not
+        self._reporter = asyncio.get_running_loop().create_task(self._report())
         return await self.server.start(host, port, reuse_port=reuse_port)
 
     async def stop(self, *, drain_seconds: float = 5.0) -> None:
         await self.server.stop(drain_seconds=drain_seconds)
         self._flush()
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        tasks = [task for task in (self._keeper, self._reporter) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._link is not None and self._link.transport is not None:
             self._link.transport.close()
             await self._link.lost.wait()
@@ -153,6 +157,12 @@ class GatewayWorker:
         self._link, self.server.absent = None, True
         self.linked.clear()
         self.board.engine_lost()
+
+    async def _report(self) -> None:
+        """Let the engine's `/metrics` show how it goes here."""
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            self._ask(self.server.figures())
 
     def _ask(self, record: Any) -> bool:
         held = self._link

@@ -19,7 +19,7 @@ from vedette.language import resolve_mutations as mutations
 from vedette.language.compile_expressions import Closure
 from vedette.language.compile_queries import RowQuery
 from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Row
+from vedette.language.context import Context, Row
 from vedette.language.resolve_queries import free_slots
 from vedette.language.resolved import Reference, Slot
 
@@ -328,10 +328,11 @@ def _latest(slot: int) -> Callable[[Row], list[Element]]:
 def _by_reference(id_of: Closure, name: object) -> Callable[[Row], list[Element]]:
     def find(row: Row) -> list[Element]:
         id = id_of(row)
-        writer: Writer = row[0].writer
+        context: Context = row[0]
+        writer: Writer = context.writer
         element = writer.transaction.view.get(id) if type(id) is str else None
         if element is None:
-            virtual = row[0].virtual_type(id) if type(id) is str else None
+            virtual = context.virtual_type(id) if type(id) is str and context.virtual_type else None
             if virtual is not None:
                 raise AnalysisError("E2012", f"Cannot write protected type '{virtual}'")
             shown = name if isinstance(name, str) else id

@@ -89,8 +89,7 @@ class TaskDrain:
         through = self._bulk if self._bulk is not None and len(files) > self._batch else self._ingestion
         outcomes = through.ingest(files)
         failed = self._record(outcomes)
-        for claim, outcome in zip(ready, outcomes, strict=True):
-            self._answer(claim, outcome)
+        self._answer(list(zip(ready, outcomes, strict=True)))
         done = len(ready) - failed
         if self._throughput is not None and done:
             self._throughput.completed(done, self._clock.now())
@@ -113,7 +112,7 @@ class TaskDrain:
                 if watch_id not in reasons or under_way[watch_id]:
                     reasons[watch_id] = self._reason(watch_id, under_way[watch_id])
             except FolderError:  # removed meanwhile: its text shall not come back
-                self._queue.ack(claim.claim_id)
+                self._queue.ack([claim.claim_id])
                 continue
             reason = reasons[watch_id]
             if reason is None:
@@ -155,23 +154,30 @@ class TaskDrain:
             self._tables.system.sink_succeeded()
         return len(failures)
 
-    def _answer(self, claim: ClaimedTask, outcome: FileOutcome) -> None:
-        try:
+    def _answer(self, answers: Sequence[tuple[ClaimedTask, FileOutcome]]) -> None:
+        good = {claim.claim_id: claim for claim, outcome in answers if outcome.failure is None}
+        late = [good.pop(claim_id) for claim_id in self._queue.ack(list(good))]
+        over = list(good.values())
+        for claim, outcome in answers:
             if outcome.failure is None:
-                self._queue.ack(claim.claim_id)
-                self._release(claim)
-            else:
-                self._give_back(claim, outcome.failure)
-        except FolderError as error:
-            if error.code != "E4505":
-                raise
-            # The lease ended while we worked: somebody else does it again, and the same.
+                continue
+            try:
+                if not self._give_back(claim, outcome.failure):
+                    over.append(claim)
+            except FolderError as error:
+                if error.code != "E4505":
+                    raise
+                late.append(claim)
+        for claim in late:  # the lease ended while we worked: somebody else does it again, and the same
             log.warning(
                 "A claim ended before its task was done",
                 extra={"action": "task.late", "path": claim.task.path},
             )
+        for watch_id, count in Counter(claim.task.watch_id for claim in over).items():
+            self._tables.system.release_capacity(watch_id, count, self._queue.depth())
 
-    def _give_back(self, claim: ClaimedTask, failure: Failure) -> None:
+    def _give_back(self, claim: ClaimedTask, failure: Failure) -> bool:
+        """Whether it is tried again."""
         decision = decide_retry(failure, claim.attempts + 1, self._backoff, self._chance)
         self._queue.nack(
             claim.claim_id,
@@ -180,11 +186,7 @@ class TaskDrain:
             delay=decision.delay,
             counts_attempt=decision.counts_attempt,
         )
-        if not decision.retry:
-            self._release(claim)
-
-    def _release(self, claim: ClaimedTask) -> None:
-        self._tables.system.release_capacity(claim.task.watch_id, 1, self._queue.depth())
+        return decision.retry
 
 
 def _file(claim: ClaimedTask) -> FileToIngest:

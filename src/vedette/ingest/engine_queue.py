@@ -2,7 +2,7 @@
 
 Two watches over the same nodes hand them out, one with high priorities first and one with low ones first; a claim is
 global, so a task is in one hand whichever of them gave it. Attempts, delays and dead letters are the engine's. What is
-written into the `QueueTable` is an image for others and may be lost; it is made anew at the start.
+known of each task besides (`QueueImages`) is an image for us and for others, and made anew at the start.
 
 A task that is put while somebody works on it: its node takes the new operation at once, and at the end of the work the
 node is replaced by a fresh one, in one transaction with the ACK. Whoever dies before has lost nothing.
@@ -11,8 +11,6 @@ node is replaced by a fresh one, in one transaction with the ACK. Whoever dies b
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,26 +25,28 @@ from vedette.engine.database import Database
 from vedette.errors import FolderError, StoreError, WatchError
 from vedette.handshake.failures import MAX_REDELIVERIES
 from vedette.handshake.fairness import FairTurns
+from vedette.ingest.queue_images import QueueImages
 from vedette.ingest.queue_nodes import TASK, TaskNodes, joined
-from vedette.ingest.queue_table import QueueRequest, QueueTable, TaskImage
+from vedette.ingest.queue_requests import QueueRequest, QueueRequests
+from vedette.ingest.queue_table import QueueTable, TaskImage
 from vedette.ingest.tasks import ONTOLOGY, ClaimedTask, FileTask, QueueRow, TaskStatus
 from vedette.values import timestamp_from_text
 
 __all__ = ["QUEUE_DATABASE", "EngineFileQueue", "queue_home"]
-
-log = logging.getLogger(__name__)
 
 QUEUE_DATABASE = "file_queue"
 """The database of the tasks in its home."""
 _HOME = "queue"
 """The folder of a data directory that the tasks live in: a home of its own, so that the server of the directory and the
 daemon of its folders are two processes, and neither waits for the other."""
+_PER_COMMIT = 500
+"""Tasks that are put in one transaction; the next is made while this one is written."""
 _ASIDE = timedelta(hours=1)
 """How much longer than its delay a task that was put aside stays ours, should nobody look in time."""
 
 _WATCH = f"""WATCH t: FileTask
     [mode: consume, buffer: 10000000, ack_timeout: $lease, max_redeliveries: {MAX_REDELIVERIES},
-     ordering: attribute(t.operation = "delete" DESC, t.priority %s, t.queued_at ASC)]
+     ordering: attribute(t.deletes DESC, t.priority %s, t.queued_at ASC)]
     RETURN {TASK}"""
 
 
@@ -75,17 +75,16 @@ class EngineFileQueue:
         database.define(ONTOLOGY)
         self._clock, self._lease = database.clock, lease
         self._lock = RLock()
-        self._table = QueueTable(table)
+        self._images = QueueImages(QueueTable(table))
+        self._requests = QueueRequests(table)
+        self._requests_version = -1
         self._session = database.session()
         self._nodes = TaskNodes(self._session)
         self._claims: dict[str, _Claim] = {}
         self._by_key: dict[str, _Claim] = {}
         self._asides: list[tuple[datetime, str]] = []
         """A heap of what was put aside, by the moment it is let go."""
-        self._held: Counter[str] = Counter()
         self._turns = FairTurns()
-        self._table_version = -1
-        self._table_is_behind = False
         self._restore()
         self._high_first = self._session.watch(_WATCH % "DESC", lease=lease)
         self._low_first = self._session.watch(_WATCH % "ASC", lease=lease)
@@ -96,7 +95,8 @@ class EngineFileQueue:
         """What is claimed is free for the next owner, and no attempt is counted. The database stays open."""
         with self._lock:
             self._session.close()
-            self._table.close()
+            self._images.close()
+            self._requests.close()
 
     def __enter__(self) -> Self:
         return self
@@ -107,28 +107,38 @@ class EngineFileQueue:
     # ---- tasks
 
     def put(self, tasks: Sequence[FileTask]) -> None:
-        with self._settled():
-            wanted: dict[str, FileTask] = {}
-            for task in tasks:
-                wanted[task.key] = joined(wanted.get(task.key), task)
-            known = self._table.by_key(list(wanted))
-            self._nodes.redrive(before for before in known.values() if before.dead_at is not None)
-            for key in known:
-                claim = self._by_key.get(key)
-                if claim is not None and claim.aside:
-                    self._let_go(claim)
-            changes: list[tuple[TaskImage | None, TaskImage]] = []
-            with self._nodes.transaction():
-                for key, task in wanted.items():
-                    after = self._nodes.put(
-                        known.get(key), task, self._clock.now(), claimed=key in self._by_key
-                    )
-                    changes.append((known.get(key), after))
-            for _, after in changes:
-                claim = self._by_key.get(after.task.key)
-                if claim is not None:
-                    claim.image, claim.again = after, True
-            self._record(changes)
+        try:
+            for start in range(0, len(tasks), _PER_COMMIT):
+                with self._settled():
+                    self._put(tasks[start : start + _PER_COMMIT])
+            self._nodes.wait_until_durable()
+        except StoreError:  # what was not written never happened
+            with self._lock:
+                self._restore()
+            raise
+
+    def _put(self, tasks: Sequence[FileTask]) -> None:
+        wanted: dict[str, FileTask] = {}
+        for task in tasks:
+            key = task.key
+            wanted[key] = joined(wanted.get(key), task)
+        known = self._images.by_key(wanted)
+        self._nodes.redrive(before for before in known.values() if before.dead_at is not None)
+        for key in known:
+            claim = self._by_key.get(key)
+            if claim is not None and claim.aside:
+                self._let_go(claim)
+        now = self._clock.now()
+        changes: list[tuple[TaskImage | None, TaskImage]] = []
+        with self._nodes.transaction(durable=False):
+            for key, task in wanted.items():
+                before = known.get(key)
+                changes.append((before, self._nodes.put(before, task, now, claimed=key in self._by_key)))
+        for before, after in changes:
+            claim = None if before is None else self._by_key.get(after.task.key)
+            if claim is not None:
+                claim.image, claim.again = after, True
+        self._images.record(changes)
 
     # ---- claims
 
@@ -137,7 +147,7 @@ class EngineFileQueue:
             handle = self._low_first if self._turns.low_first() else self._high_first
             self._turns = self._turns.next()
             events = handle.poll(limit)
-            known = self._table.by_key([(event.match or {})["t.key"] for event in events])
+            known = self._images.by_key([(event.match or {})["t.key"] for event in events])
             lease_until = self._clock.now() + self._lease
             claimed, changes = [], []
             for event in events:
@@ -154,18 +164,44 @@ class EngineFileQueue:
                 claimed.append(
                     ClaimedTask(task=after.task, claim_id=event.delivery_id or "", attempts=after.attempts)
                 )
-            self._record(changes)
+            self._images.record(changes)
             return claimed
 
-    def ack(self, claim_id: str) -> None:
+    def ack(self, claim_ids: Sequence[str]) -> list[str]:
         with self._settled():
-            claim = self._claimed(claim_id)
-            if claim.again:
-                self._begin_anew(claim)
-                return
-            with self._ending(claim):
-                self._session.ack([claim_id])
-            self._record([(claim.image, None)])
+            done: list[_Claim] = []
+            ended = []
+            for claim_id in claim_ids:
+                claim = self._claims.get(claim_id)
+                if claim is None or claim.aside:
+                    ended.append(claim_id)
+                elif not claim.again:
+                    done.append(claim)
+                else:
+                    try:
+                        self._begin_anew(claim)
+                    except FolderError:
+                        ended.append(claim_id)
+            return ended + self._end(done)
+
+    def _end(self, claims: Sequence[_Claim]) -> list[str]:
+        """Acknowledge them together; returns those that the engine has given to others."""
+        ended: list[str] = []
+        while claims:
+            done = len(claims)
+            try:
+                self._session.ack([claim.delivery_id for claim in claims])
+            except WatchError as error:
+                if error.code != "E8004":
+                    raise
+                late = error.fields["delivery_id"]
+                ended.append(late)
+                done = [claim.delivery_id for claim in claims].index(late)  # those before it are done
+            self._images.record([(claim.image, None) for claim in claims[:done]])
+            for claim in claims[: done + 1]:
+                self._forget(claim)
+            claims = claims[done + 1 :]
+        return ended
 
     def nack(
         self,
@@ -202,14 +238,14 @@ class EngineFileQueue:
             dead_at=now if is_dead else None,
         )
         claim.image = after
-        self._record([(before, after)])
+        self._images.record([(before, after)])
 
     def _begin_anew(self, claim: _Claim) -> None:
         """The work ends, and what was put meanwhile waits as a new task."""
         with self._ending(claim), self._nodes.transaction():
             self._session.execute("ACK $id", id=claim.delivery_id)
             after = self._nodes.spawn(claim.image.task, self._clock.now())
-        self._record([(claim.image, after)])
+        self._images.record([(claim.image, after)])
 
     def _give_back_untried(self, claim: _Claim, error: str, delay: timedelta) -> None:
         before = claim.image
@@ -223,7 +259,7 @@ class EngineFileQueue:
             claim.image, claim.aside = after, True
             self._claims[claim.delivery_id] = self._by_key[after.task.key] = claim
             heappush(self._asides, (due_at, claim.delivery_id))
-        self._record([(before, after)])
+        self._images.record([(before, after)])
 
     def _hold(self, event: Event, image: TaskImage) -> None:
         assert event.delivery_id is not None
@@ -265,19 +301,19 @@ class EngineFileQueue:
 
     def depth(self) -> int:
         with self._settled():
-            return self._held.total()
+            return self._images.depth()
 
     def held(self) -> Mapping[str, int]:
         with self._settled():
-            return {watch_id: count for watch_id, count in self._held.items() if count}
+            return self._images.held()
 
     def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
         with self._settled():
-            return self._table.rows(self._clock.now(), status=status, limit=limit)
+            return self._images.rows(self._clock.now(), status=status, limit=limit)
 
     def counts(self) -> Mapping[str, Mapping[TaskStatus, int]]:
         with self._settled():
-            return self._table.counts(self._clock.now())
+            return self._images.counts(self._clock.now())
 
     # ---- dead letters
 
@@ -286,7 +322,7 @@ class EngineFileQueue:
             return self._retry(path)
 
     def _retry(self, path: str | None) -> int:
-        dead = self._table.dead(path)
+        dead = self._images.dead(path)
         if path is not None and not dead:
             raise FolderError("E4505", f"no dead letter has the path {path}", fields={"path": path})
         self._revive(dead)
@@ -294,11 +330,11 @@ class EngineFileQueue:
 
     def _revive(self, dead: Sequence[TaskImage]) -> None:
         self._nodes.redrive(dead)
-        self._record([(before, replace(before, attempts=0, dead_at=None)) for before in dead])
+        self._images.record([(before, replace(before, attempts=0, dead_at=None)) for before in dead])
 
     def discard(self, watch_id: str) -> int:
         with self._settled():
-            images = self._table.of_watch(watch_id)
+            images = self._images.of_watch(watch_id)
             self._delete(images)
             return len(images)
 
@@ -307,7 +343,7 @@ class EngineFileQueue:
             return self._purge(before)
 
     def _purge(self, before: datetime) -> int:
-        old = [image for image in self._table.dead() if image.dead_at is not None and image.dead_at < before]
+        old = [image for image in self._images.dead() if image.dead_at is not None and image.dead_at < before]
         self._delete(old)
         return len(old)
 
@@ -321,7 +357,7 @@ class EngineFileQueue:
             claim = self._by_key.get(image.task.key)
             if claim is not None:
                 self._forget(claim)
-        self._record([(image, None) for image in images])
+        self._images.record([(image, None) for image in images])
 
     # ---- what happened meanwhile
 
@@ -329,8 +365,6 @@ class EngineFileQueue:
     def _settled(self) -> Iterator[None]:
         """One thread at a time, with all that time and others did taken into account."""
         with self._lock:
-            if self._table_is_behind:
-                self._restore()
             self._note_lapsed()
             self._end_asides()
             self._answer_requests()
@@ -357,16 +391,16 @@ class EngineFileQueue:
                 self._let_go(claim)
 
     def _answer_requests(self) -> None:
-        version = self._table.foreign_version()
-        if version == self._table_version:
+        version = self._requests.foreign_version()
+        if version == self._requests_version:
             return
-        self._table_version = version
-        for request in self._table.asked():
+        self._requests_version = version
+        for request in self._requests.asked():
             try:
                 answer: dict[str, Any] = {"count": self._answered(request)}
             except FolderError as error:
                 answer = {"error": error.text}
-            self._table.answer(request.id, json.dumps(answer))
+            self._requests.answer(request.id, json.dumps(answer))
 
     def _answered(self, request: QueueRequest) -> int:
         if request.verb == "retry":
@@ -376,30 +410,12 @@ class EngineFileQueue:
 
     # ---- the image
 
-    def _record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
-        """The graph has changed: so do the counts and the table."""
-        for before, after in changes:
-            self._count(before, -1)
-            self._count(after, 1)
-        gone = [before.task.key for before, after in changes if after is None and before is not None]
-        try:
-            self._table.write([after for _, after in changes if after is not None], gone)
-        except StoreError as error:  # what was asked for is done and durable; only its image is not
-            self._table_is_behind = True
-            log.warning("The table of the queue is behind: %s", error, extra={"action": "queue.table"})
-
-    def _count(self, image: TaskImage | None, step: int) -> None:
-        if image is not None and image.dead_at is None:
-            self._held[image.task.watch_id] += step
-
     def _restore(self) -> None:
         """Make the image anew. What only it knows, errors and delays, is kept where it is about the same node."""
-        known = {image.element: image.free() for image in self._table.all()}
+        known = {image.element: image.free() for image in self._images.all()}
         known.update((claim.image.element, claim.image) for claim in self._claims.values())
         images = [_kept(image, known) for image in self._nodes.images()]
-        self._table.replace_all(sorted(images, key=lambda image: image.queued_at))
-        self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
-        self._table_is_behind = False
+        self._images.replace_all(sorted(images, key=lambda image: image.queued_at))
 
 
 def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:

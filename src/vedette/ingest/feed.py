@@ -23,8 +23,8 @@ __all__ = ["FolderFeed", "deferral"]
 log = logging.getLogger(__name__)
 
 LARGE, SMALL = 1_000, 100
-"""Tasks that ask for capacity together: many, for each block is a commit; when they are refused few, at most
-`min_per_watch`, so that a small watch is served under load."""
+"""Tasks that ask for capacity together: many; when they are refused few, at most `min_per_watch`, so that a small watch
+is served under load."""
 _OPERATIONS = {
     ChangeKind.CREATED: FileOperation.INGEST,
     ChangeKind.CHANGED: FileOperation.UPDATE,
@@ -71,17 +71,31 @@ class FolderFeed:
         if reason is not None or not asked_for:
             return ()
         trial = row.health.circuit.state != "closed"
-        exclusions = self._tables.exclusions(self._watch_id)
-        taken: list[FileChange] = []
-        for block in _blocks(changes[:1] if trial else changes, LARGE):
-            if self._put(row, block, exclusions):
-                taken += block
-                continue
-            for small in _blocks(block, SMALL):
-                if not self._put(row, small, exclusions):
-                    return taken
-                taken += small
+        taken, tasks = self._granted(row, changes[:1] if trial else changes)
+        self._queue.put(tasks)
         return taken
+
+    def _granted(
+        self, row: WatchRow, changes: Sequence[FileChange]
+    ) -> tuple[list[FileChange], list[FileTask]]:
+        """As many of the changes as there is room for, and their tasks."""
+        exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
+        depth = self._queue.depth()
+        taken: list[FileChange] = []
+        tasks: list[FileTask] = []
+
+        def granted(block: Sequence[FileChange]) -> bool:
+            more = [task for change in block for task in _tasks(row, change, exclusions, now)]
+            if not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
+                return False
+            taken.extend(block)
+            tasks.extend(more)
+            return True
+
+        for block in _blocks(changes, LARGE):
+            if not granted(block) and not all(map(granted, _blocks(block, SMALL))):
+                break
+        return taken, tasks
 
     def mode(self, mode: str, reason: str) -> None:
         self._tables.note_mode(self._watch_id, mode)
@@ -109,33 +123,28 @@ class FolderFeed:
     def scanned(self, began_at: datetime) -> None:
         self._tables.note_scan(self._watch_id, began_at)
 
-    def _put(self, row: WatchRow, block: Sequence[FileChange], exclusions: Sequence[Exclusion]) -> bool:
-        tasks = [task for change in block for task in self._tasks(row, change, exclusions)]
-        grant = self._tables.system.request_capacity(self._watch_id, len(tasks), self._queue.depth())
-        if grant.granted:
-            self._queue.put(tasks)
-        return grant.granted
 
-    def _tasks(
-        self, row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion]
-    ) -> Iterator[FileTask]:
-        """Of a move two: the old path goes, the new one comes. What is excluded has no chunks."""
-        path = f"{row.config.path.rstrip('/')}/{change.path}"
-        if change.old_path is not None:
-            old = f"{row.config.path.rstrip('/')}/{change.old_path}"
-            yield self._task(row, old, FileOperation.DELETE)
-        left = excluding(exclusions, path, self._clock.now()) is not None
-        yield self._task(row, path, FileOperation.DELETE if left else _OPERATIONS[change.kind])
+def _tasks(
+    row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion], now: datetime
+) -> Iterator[FileTask]:
+    """Of a move two: the old path goes, the new one comes. What is excluded has no chunks."""
+    root = row.config.path.rstrip("/")
+    if change.old_path is not None:
+        yield _task(row, f"{root}/{change.old_path}", FileOperation.DELETE)
+    path = f"{root}/{change.path}"
+    left = excluding(exclusions, path, now) is not None
+    yield _task(row, path, FileOperation.DELETE if left else _OPERATIONS[change.kind])
 
-    def _task(self, row: WatchRow, path: str, operation: FileOperation) -> FileTask:
-        config = row.config
-        return FileTask(
-            path=path,
-            watch_id=config.watch_id,
-            collection=config.collection,
-            operation=operation,
-            priority=config.watch_priority,
-        )
+
+def _task(row: WatchRow, path: str, operation: FileOperation) -> FileTask:
+    config = row.config
+    return FileTask(
+        path=path,
+        watch_id=config.watch_id,
+        collection=config.collection,
+        operation=operation,
+        priority=config.watch_priority,
+    )
 
 
 def _blocks(changes: Sequence[FileChange], tasks: int) -> Iterator[Sequence[FileChange]]:

@@ -17,6 +17,7 @@ from vedette.engine.home import open_vedette
 from vedette.errors import FolderError, StoreError
 from vedette.handshake.tables.handshake_tables import FILE_NAME
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.ingest.queue_requests import QueueRequests
 from vedette.ingest.queue_table import QueueTable
 from vedette.ingest.tasks import QueueRow, TaskStatus
 from vedette.values import timestamp_to_text
@@ -33,9 +34,11 @@ class OutsideQueue:
         """`patience_seconds`: how long the owner may take to answer."""
         self._directory, self._clock, self._patience = directory, clock, patience_seconds
         self._table = QueueTable(directory / FILE_NAME)
+        self._requests = QueueRequests(directory / FILE_NAME)
 
     def close(self) -> None:
         self._table.close()
+        self._requests.close()
 
     def __enter__(self) -> Self:
         return self
@@ -66,16 +69,16 @@ class OutsideQueue:
             return act(queue)
 
     def _ask(self, verb: str, argument: str | None) -> int:
-        request = self._table.ask(verb, argument, self._clock.now())
+        request = self._requests.ask(verb, argument, self._clock.now())
         end, never = self._clock.monotonic() + self._patience, Event()
         try:
             while self._clock.monotonic() < end:
-                text = self._table.take_answer(request)
+                text = self._requests.take_answer(request)
                 if text is not None:
                     return _count(json.loads(text))
                 never.wait(_LOOK_SECONDS)
         finally:
-            self._table.withdraw(request)
+            self._requests.withdraw(request)
         raise FolderError(
             "E4504",
             f"another process has the file queue of {self._directory} open and does not answer: it is starting, "

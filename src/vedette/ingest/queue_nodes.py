@@ -24,9 +24,10 @@ TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation,
 """What is returned of a task, by MATCH and by WATCH."""
 _SPAWN = """SPAWN t: FileTask {
     key = $key, path = $path, watch_id = $watch_id, collection = $collection, operation = $operation,
-    priority = $priority, queued_at = $queued_at } RETURNING t.id"""
+    deletes = $deletes, priority = $priority, queued_at = $queued_at } RETURNING t.id"""
 _CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
-    watch_id = $watch_id, operation = $operation, priority = $priority, generation = t.generation + 1 }"""
+    watch_id = $watch_id, operation = $operation, deletes = $deletes, priority = $priority,
+    generation = t.generation + 1 }"""
 _KILL = "MATCH t: FileTask WHERE t.key = $key KILL t"
 _TASKS = f"MATCH t: FileTask RETURN {TASK}"
 _LETTERS = "MATCH l: _DeadLetter RETURN l.original_match, l.delivery_attempts, l.cause, l.created_at"
@@ -38,14 +39,21 @@ class TaskNodes:
         self._session = session
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        self._session.execute("BEGIN")
+    def transaction(self, *, durable: bool = True) -> Iterator[None]:
+        """Not `durable`: nobody may be told how it ended before `wait_until_durable`."""
+        self._session.execute_undurably("BEGIN", {})
         try:
             yield
-            self._session.execute("COMMIT")
+            self._session.execute_undurably("COMMIT", {})
         except BaseException:
             self._roll_back()
             raise
+        if durable:
+            self.wait_until_durable()
+
+    def wait_until_durable(self) -> None:
+        """All that was committed so far."""
+        self._session.database.wait(self._session.turn)
 
     def put(self, before: TaskImage | None, task: FileTask, now: datetime, *, claimed: bool) -> TaskImage:
         """Within a transaction. A fresh node has no failures and no delay behind it."""
@@ -58,30 +66,34 @@ class TaskNodes:
         if before.due_at is not None and not claimed:
             self.kill(task.key)
             return self.spawn(task, before.queued_at)
-        self._session.execute(
-            _CHANGE,
-            key=task.key,
-            watch_id=task.watch_id,
-            operation=str(task.operation),
-            priority=task.priority,
-        )
+        values = {
+            "key": task.key,
+            "watch_id": task.watch_id,
+            "operation": task.operation.value,
+            "deletes": task.operation is FileOperation.DELETE,
+            "priority": task.priority,
+        }
+        self._session.execute_undurably(_CHANGE, values)
         return replace(before, task=task, due_at=None)
 
     def spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
+        """Within a transaction."""
         values = {
             "key": task.key,
             "path": task.path,
             "watch_id": task.watch_id,
             "collection": task.collection,
-            "operation": str(task.operation),
+            "operation": task.operation.value,
+            "deletes": task.operation is FileOperation.DELETE,
             "priority": task.priority,
             "queued_at": queued_at,
         }
-        ((element,),) = self._session.execute(_SPAWN, values).rows
+        ((element,),) = self._session.execute_undurably(_SPAWN, values).rows
         return TaskImage(element=element, task=task, queued_at=queued_at)
 
     def kill(self, key: str) -> None:
-        self._session.execute(_KILL, key=key)
+        """Within a transaction."""
+        self._session.execute_undurably(_KILL, {"key": key})
 
     def redrive(self, dead: Iterable[TaskImage]) -> None:
         """Dead letters are nodes again."""

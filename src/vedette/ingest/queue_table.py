@@ -6,20 +6,23 @@ in `handshake.db`, made anew from the nodes when the owner starts.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS, TASK_ORDER, task_status
 from vedette.ingest.tasks import FileOperation, FileTask, QueueRow, TaskStatus
 from vedette.storage.shared_file import SharedFile
+from vedette.storage.sqlite_rows import insert_rows, inserts
 from vedette.values import timestamp_from_text, timestamp_to_text
 
-__all__ = ["QueueRequest", "QueueTable", "TaskImage"]
+__all__ = ["QueueTable", "TaskImage"]
 
 # Statements are put together from the constants here and nothing else, hence the `noqa`s.
 _AT_ONCE = 500
@@ -40,8 +43,12 @@ _COLUMNS = (
     "error",
     "dead_at",
 )
-_PUT = f"""INSERT INTO file_tasks ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
-    ON CONFLICT (key) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name != "key")}"""  # noqa: S608
+_PUT = inserts(
+    f"file_tasks ({', '.join(_COLUMNS)})",
+    f"({', '.join('?' * len(_COLUMNS))})",
+    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS if name != 'key')}",
+)
+_END = "DELETE FROM file_tasks WHERE key IN (SELECT value FROM json_each(?))"
 _GET = f"SELECT {', '.join(_COLUMNS)} FROM file_tasks"  # noqa: S608
 
 
@@ -65,15 +72,6 @@ class TaskImage:
         return replace(self, lease_until=None, worker_id=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRequest:
-    """What another process asks of the owner of the queue."""
-
-    id: int
-    verb: str
-    argument: str | None
-
-
 class QueueTable:
     """For any number of threads and processes; one of them, the owner, writes tasks."""
 
@@ -88,13 +86,15 @@ class QueueTable:
     def replace_all(self, images: Iterable[TaskImage]) -> None:
         with self._file.writing() as db:
             db.execute("DELETE FROM file_tasks")
-            db.executemany(_PUT, map(_values, images))
+            insert_rows(db, _PUT, list(map(_values, images)))
 
-    def write(self, images: Iterable[TaskImage], gone: Iterable[str] = ()) -> None:
+    def write(self, images: Iterable[TaskImage], gone: Sequence[str] = ()) -> None:
         """`gone`: keys of tasks that are no more."""
+        rows = list(map(_values, images))
         with self._file.writing() as db:
-            db.executemany("DELETE FROM file_tasks WHERE key = ?", [(key,) for key in gone])
-            db.executemany(_PUT, map(_values, images))
+            if gone:
+                db.execute(_END, (json.dumps(gone),))
+            insert_rows(db, _PUT, rows)
 
     def by_key(self, keys: Sequence[str]) -> dict[str, TaskImage]:
         found: dict[str, TaskImage] = {}
@@ -140,48 +140,6 @@ class QueueTable:
                 found.setdefault(collection, {})[TaskStatus(status)] = count
         return found
 
-    # ---- requests
-
-    def ask(self, verb: str, argument: str | None, now: datetime) -> int:
-        """Ask the owner; the number of the request."""
-        with self._file.writing() as db:
-            values = (verb, argument, timestamp_to_text(now))
-            asked = db.execute(
-                "INSERT INTO queue_requests (verb, argument, requested_at) VALUES (?, ?, ?)", values
-            )
-            assert asked.lastrowid is not None
-            return asked.lastrowid
-
-    def asked(self) -> list[QueueRequest]:
-        """Requests without an answer, the oldest first."""
-        with self._file.reading() as db:
-            found = db.execute(
-                "SELECT id, verb, argument FROM queue_requests WHERE answer IS NULL ORDER BY id"
-            )
-            return [QueueRequest(id=id, verb=verb, argument=argument) for id, verb, argument in found]
-
-    def answer(self, id: int, text: str) -> None:
-        with self._file.writing() as db:
-            db.execute("UPDATE queue_requests SET answer = ? WHERE id = ?", (text, id))
-
-    def take_answer(self, id: int) -> str | None:
-        """The answer, once: the request is forgotten with it."""
-        with self._file.reading() as db:
-            found = db.execute("SELECT answer FROM queue_requests WHERE id = ?", (id,)).fetchone()
-        if found is not None and found[0] is not None:
-            self.withdraw(id)
-            return str(found[0])
-        return None
-
-    def withdraw(self, id: int) -> None:
-        """Nobody waits for the answer any more, and what was not begun is not wanted."""
-        with self._file.writing() as db:
-            db.execute("DELETE FROM queue_requests WHERE id = ?", (id,))
-
-    def foreign_version(self) -> int:
-        """Changes when another process, or another connection, has written."""
-        return self._file.foreign_version()
-
 
 def _values(image: TaskImage) -> tuple[Any, ...]:
     task = image.task
@@ -193,7 +151,7 @@ def _values(image: TaskImage) -> tuple[Any, ...]:
         task.collection,
         str(task.operation),
         task.priority,
-        timestamp_to_text(image.queued_at),
+        _text(image.queued_at),
         image.attempts,
         _text(image.due_at),
         _text(image.lease_until),
@@ -245,7 +203,9 @@ def _task(found: sqlite3.Row) -> FileTask:
     )
 
 
+@lru_cache(maxsize=1_000)
 def _text(moment: datetime | None) -> str | None:
+    """Tasks that were put together have their moments together."""
     return None if moment is None else timestamp_to_text(moment)
 
 

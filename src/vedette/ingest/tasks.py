@@ -32,12 +32,15 @@ node FileTask {
     watch_id: String [required],
     collection: String [required],
     operation: String [required, in: ["ingest", "update", "delete"]],
+    deletes: Bool = false,
     priority: Int = 5 [0..10],
     queued_at: Timestamp [required],
     generation: Int = 1
 }
 """
-"""`key` is collection and path: one task per path. `generation` counts what was put since the task was made."""
+"""`key` is collection and path: one task per path. `generation` counts what was put since the task was made. `deletes`
+says again what `operation` says, so that the order of the queue compares with no constant: then the engine ranks and
+looks at a task when it hands it out, not when it comes, and keeps nothing for those that wait."""
 
 
 class FileOperation(StrEnum):
@@ -134,8 +137,8 @@ class FileQueue(QueueInspection, Protocol):
         """Deletes first, then by priority and age; every so often low priorities first (`FairTurns`)."""
         ...
 
-    def ack(self, claim_id: str) -> None:
-        """Done. E4505 when the claim has ended: somebody else may have the task."""
+    def ack(self, claim_ids: Sequence[str]) -> list[str]:
+        """Done. Returns those whose claim has ended: somebody else may have the task."""
         ...
 
     def nack(

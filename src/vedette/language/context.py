@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from vedette.element import Element, View
 from vedette.errors import PolicyError, QueryError
@@ -15,7 +14,7 @@ __all__ = ["UNLIMITED", "Context", "Row"]
 Row = list[Any]
 """The registers of an execution; register 0 is its Context."""
 
-UNLIMITED = 1 << 62
+UNLIMITED: Final = 1 << 62
 
 
 class Context:
@@ -29,25 +28,25 @@ class Context:
     target: Element | None = None
     target_type: str | None = None
     target_attr: str | None = None
-    virtual_type: Callable[[str], str | None] = staticmethod(lambda id: None)
+    virtual_type: Callable[[str], str | None] | None = None
     """The type of an element of Layer 0, by id: nobody may write those."""
     writer: Any = None
     """Where actions write: a `graph.actions.Writer`, None for statements that only read."""
     sink: Any = None
     """Where the running query puts its rows or groups."""
-    stop_at = UNLIMITED
+    stop_at: int = UNLIMITED
     """How many rows are enough."""
     work = 0
     """Candidates looked at so far."""
-    work_limit = UNLIMITED
-    work_pause = UNLIMITED
+    work_limit: int = UNLIMITED
+    work_pause: int = UNLIMITED
     pause: Callable[[], None] | None = None
     """Called every so many candidates by long reads, so that others get their turn."""
     warnings: tuple[str, ...] = ()
     constants: tuple[Any, ...] = ()
     actor: str | None = None
     session: str | None = None
-    bindings: Mapping[str, str] = MappingProxyType({})
+    bindings: Mapping[str, str] | None = None
     _matched: set[object] | None = None
     _folds: list[list[Any]] | None = None
 
@@ -70,8 +69,7 @@ class Context:
         self.tick = tick
         self.actor = actor
         self.session = session
-        if bindings is not None:
-            self.bindings = bindings
+        self.bindings = bindings
 
     @property
     def matched(self) -> set[object]:
@@ -89,7 +87,7 @@ class Context:
 
     def resolve(self, name: str, quoted: bool) -> str:
         """The id that `#name` means: a session binding, else the name itself."""
-        return name if quoted else self.bindings.get(name, name)
+        return name if quoted or self.bindings is None else self.bindings.get(name, name)
 
     def self_actor(self) -> str:
         if self.actor is None:

@@ -7,7 +7,9 @@ their lowest boundary on, so that none misses what happened between its snapshot
 
 Seen of Python data sources in Spark 4.3, and kept in mind here: offsets are compared as JSON text, so keys come in one
 order; `partitions` is also asked for nothing (start == end); `commit` does not arrive while the stream is idle, so
-nothing hangs on it; the planner's reader lives as long as the query, the one on the executor as long as a task.
+nothing hangs on it; `initialOffset` is asked for again and again until the first batch is committed, also by the query
+that begins after a crash, so where a stream begins is decided before (`first_offset`); the planner's reader lives as
+long as the query, the one on the executor as long as a task.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ READ_ROWS = 5_000
 """Rows of one Arrow batch."""
 WAIT_SECONDS = 0.1
 """How long one wait for a change lasts; then new subscriptions are looked for."""
-IDLE_WAITS = 10
-"""So many waits in vain before `latestOffset` says that nothing happened."""
+PATIENCE_SECONDS = 1.0
+"""So long `latestOffset` waits before it says that nothing happened."""
 
 
 def offset_of(offset: int, version: int, modes: Mapping[int, str] | None = None) -> Offset:
@@ -108,8 +110,8 @@ def plan_ranges(start: Offset, end: Offset, shares: int, lowest_boundary: int | 
 
 
 class JournalSource(DataSource):
-    """Options: `journal`, `index`, `registry` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset, or
-    `latest`)."""
+    """Options: `journal`, `index`, `registry` (addresses), `shares`, `maxrows`, `maxbytes`, `start` (an offset), and
+    `patience` (how long to wait for news, in seconds)."""
 
     @classmethod
     def name(cls) -> str:
@@ -134,8 +136,9 @@ class _JournalReading:
         self._shares = int(options.get("shares", "2"))
         self._max_rows = int(options.get("maxrows", "20000"))
         self._max_bytes = int(options.get("maxbytes", str(64 * 1024 * 1024)))
-        self._start = options.get("start", "latest")
+        self._start = int(options["start"])
         self._registry = options.get("registry", "")
+        self._patience = float(options.get("patience", PATIENCE_SECONDS))
         self._lateness_ms = int(options["windows"]) if "windows" in options else None
         """Set for windows: then offsets hold a watermark, so far behind."""
 
@@ -188,8 +191,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
 
     def initialOffset(self) -> Offset:
         """Version 0, so that the first batch reads again for every subscription there is, from its boundary on."""
-        offset = self._journal.last_offset() if self._start == "latest" else int(self._start)
-        return offset_of(offset, 0)
+        return offset_of(self._start, 0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
@@ -214,11 +216,12 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
 
     def _wait(self, after: int, known: int) -> tuple[int, int]:
         """The last offset and version, as soon as either is news; every answer of nothing new costs Java a round."""
-        waits = 0
+        left = self._patience
         while True:
-            last, waits = self._journal.wait(after, WAIT_SECONDS), waits + 1
+            last = self._journal.wait(after, min(WAIT_SECONDS, left))
             version = max(known, latest_version(self._index))
-            if last > after or version > known or waits == IDLE_WAITS:
+            left -= WAIT_SECONDS
+            if last > after or version > known or left <= 0:
                 return last, version
 
     def _latest_of_windows(self, start: Offset, lateness_ms: int) -> Offset:
@@ -272,9 +275,8 @@ class JournalBatch(_JournalReading, DataSourceReader):
     """The journal as it is: everything after `start`, for captures."""
 
     def partitions(self) -> Sequence[JournalRange]:
-        after = 0 if self._start == "latest" else int(self._start)
         end = offset_of(self._journal.last_offset(), latest_version(self._index))
-        return plan_ranges(offset_of(after, end["version"]), end, self._shares, None)
+        return plan_ranges(offset_of(self._start, end["version"]), end, self._shares, None)
 
 
 _registered: KeptOpen[SubscriptionRegistry] = KeptOpen(SubscriptionRegistry)

@@ -1,11 +1,13 @@
 """Stage 6: deliveries go to the gateways' ingest sockets, at least once; the batch counts when all are accepted.
 
 A gateway that does not answer is tried again while its lease lasts. When the lease is over the gateway is gone: its
-clients come back elsewhere and resume or resync there, so nobody waits for it.
+clients come back elsewhere and resume or resync there, so nobody waits for it. That it was passed over is entered at
+the registry: if it lives after all it finds that it has lost its place, and its subscribers begin anew.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from threading import Event as Flag
@@ -19,7 +21,7 @@ from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.ingest_frames import Complete, DeliveredChange, WindowTold
 from vedette.pipeline.ingest_link import IngestLink, connect
-from vedette.pipeline.members import forget_gateways, gateways_of
+from vedette.pipeline.members import forget_gateways, gateways_of, give_up
 from vedette.pipeline.schema import OUTCOME
 from vedette.sources.journal import open_journal
 from vedette.sources.records import Quarantined
@@ -27,6 +29,7 @@ from vedette.values import timestamp_to_ms
 
 __all__ = ["close_links", "complete", "deliver", "deliver_windows"]
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 PAUSE_SECONDS = 0.05
 _links: dict[str, IngestLink] = {}
@@ -39,15 +42,10 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     poisoned = [row for row in rows if row["problem"] is not None]
     _quarantine(poisoned, context)
     by_gateway: dict[int, list[DeliveredChange]] = {}
-    lost = 0
     for row in rows:
-        if row["problem"] is not None:
-            continue
-        if row["address"] is None:
-            lost += 1
-            continue
-        by_gateway.setdefault(row["gateway"], []).append(_change(row))
-    lost += _deliver_all(by_gateway, IngestLink.deliver, context)
+        if row["problem"] is None:
+            by_gateway.setdefault(row["gateway"], []).append(_change(row))
+    lost = _deliver_all(by_gateway, IngestLink.deliver, context)
     matches = sum(len(row["enter"]) + len(row["update"]) + len(row["leave"]) for row in rows)
     counts = {
         "deliveries": len(rows) - len(poisoned) - lost,
@@ -62,11 +60,17 @@ def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
 
 
 def complete(frame: Complete, context: PipelineContext) -> None:
-    """Tell every gateway that a share of the partitions is told up to an offset; who is not there need not know."""
+    """Tell every gateway that a share of the partitions is told up to an offset.
+
+    A gateway that cannot be reached is not waited for: it hears it from the driver (`StateTeller`).
+    """
     for gateway in gateways_of(context.registry):
         try:
             _link(gateway.address, context).tell(frame)
-        except PipelineError:
+        except PipelineError as error:
+            log.info(
+                "A gateway did not hear the end of a batch: %s", error, extra={"action": "complete.untold"}
+            )
             _drop(gateway.address)
 
 
@@ -111,6 +115,7 @@ def _deliver_all(
         addresses = {gateway.number: gateway.address for gateway in gateways_of(context.registry)}
         for number in list(waiting):
             if number not in addresses:
+                give_up(context.registry, number)
                 lost += len(waiting.pop(number))
         sent = [n for n in waiting if _attempt(addresses[n], send, waiting[n], context)]
         settled = [number for number in sent if _settled(addresses[number])]

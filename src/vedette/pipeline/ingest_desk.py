@@ -1,15 +1,18 @@
-"""A gateway's side of the ingest link, without I/O: frames in, what subscribers are to be told out, each thing once.
+"""A gateway's side of the ingest link, without I/O: frames in, what subscribers are to be told out.
 
-Theory of operation. The pipeline delivers at least once: a batch that failed comes again, whole, with the same numbers.
+Theory of operation. The pipeline delivers at least once: a batch that failed comes again, whole, with the same numbers,
+and a driver that was killed may leave tasks behind that deliver for a while beside those of the next one.
 
 - A plain change is a repeat iff it is not past the last (epoch, seq) of its partition: within a partition changes come
   in order, and a batch that runs again begins at or before where it was.
-- A change marked `again` is older than what others were told. Repeats of it are known by subscription and partition,
-  and only until a later batch is complete: batches follow each other, so then the one with it is over.
+- A change marked `again` is older than what others were told, so it is handed on always. Whoever it is for knows how
+  far it has heard of the partition, and whether this is a repeat (`CollectionStream.hears`).
 - What a window told is a repeat iff its position is not past the last one of its subscription.
 - A partition whose epoch rises has lost its past: its subscribers must resync, once.
 - `complete` frames come per share of the partitions. When all shares of a batch have said so, everything up to its
-  offset is told, also of partitions where nothing happened: that is what causal order waits for.
+  offset is told, also of partitions where nothing happened: that is what causal order waits for. A batch is known by
+  its offset and its version: one that only brings new subscriptions ends at the offset of the one before. The driver
+  says it again for all shares at once when a batch is committed, since a worker's word may be lost on the way.
 """
 
 from __future__ import annotations
@@ -68,13 +71,11 @@ class IngestDesk:
         self._last: dict[int, tuple[int, int]] = {}
         """Partition ▸ (epoch, seq) of its last plain change."""
         self._epochs: dict[int, int] = {}
-        self._again: dict[tuple[int, int], tuple[int, int]] = {}
-        """(subscription, partition) ▸ last place that was told again, in the present batch."""
-        self._again_before: dict[tuple[int, int], tuple[int, int]] = {}
-        """The same of the batch before, which may still come again."""
         self._windows: dict[int, int] = {}
         """Subscription ▸ the last position that its windows told."""
-        self._batch_end = -1
+        self._batch = (-1, -1)
+        """Offset and version of the last one that any share is complete of."""
+        self._is_complete = False
         self._shares: set[int] = set()
 
     def know(self, epochs: Mapping[int, int]) -> None:
@@ -106,38 +107,23 @@ class IngestDesk:
         place = (change.epoch, change.seq)
         if change.epoch < self._epochs[change.partition]:
             return found  # of before the loss: nobody has a use for it
-        if change.again:
-            return [*found, *self._told_again(change, place)]
-        if place <= self._last.get(change.partition, (0, 0)):
-            return found
-        self._last[change.partition] = place
+        if not change.again:
+            if place <= self._last.get(change.partition, (0, 0)):
+                return found
+            self._last[change.partition] = place
         if change.unfiltered:
             return [*found, Unfiltered(change)]
         return [*found, Told(change, tuple(change.enter), tuple(change.update), tuple(change.leave))]
 
-    def _told_again(self, change: DeliveredChange, place: tuple[int, int]) -> list[Output]:
-        def fresh(numbers: list[int]) -> tuple[int, ...]:
-            return tuple(number for number in numbers if self._is_fresh(number, change.partition, place))
-
-        told = Told(change, fresh(change.enter), fresh(change.update), fresh(change.leave))
-        for number in (*told.enter, *told.update, *told.leave):
-            self._again[number, change.partition] = place
-        return [told] if told.enter or told.update or told.leave else []
-
-    def _is_fresh(self, number: int, partition: int, place: tuple[int, int]) -> bool:
-        key = number, partition
-        return place > max(self._again.get(key, (0, 0)), self._again_before.get(key, (0, 0)))
-
     def _complete(self, frame: Complete) -> list[Output]:
-        if frame.offset > self._batch_end:
-            self._batch_end, self._shares = frame.offset, set()
-            self._again_before, self._again = self._again, {}
-        elif frame.offset < self._batch_end:
+        batch = (frame.offset, frame.version)
+        if batch > self._batch:
+            self._batch, self._shares, self._is_complete = batch, set(), False
+        if batch < self._batch or self._is_complete:
             return []
-        before = len(self._shares)
         self._shares.add(frame.share)
-        done = len(self._shares) == frame.shares and len(self._shares) > before
-        return [Reached(frame.offset)] if done else []
+        self._is_complete = frame.shares == 1 or len(self._shares) == frame.shares
+        return [Reached(frame.offset)] if self._is_complete else []
 
     def _status(self, status: PartitionStatus) -> list[Output]:
         return [*self._epoch(status.partition, status.epoch, status.reason), status]

@@ -5,14 +5,16 @@ records below, a map whose `type` names the record. The pipeline connects; the g
 
     pipeline ▸ gateway    hello      first: the secret of the data directory, and who connects
                           deliver    changes for subscriptions of this gateway; `number` is to be acknowledged
-                          complete   a share of all partitions is told up to `offset`
+                          complete   a share of all partitions is told up to `offset`; the driver says so again
+                                     of all of them, now and then, in case that it did not arrive
                           status     partitions that are stale or live again
     gateway ▸ pipeline    welcome    the link is open
                           accepted   `number` and all before it are in the gateway's hands
                           refused    the link is closed, and why
 
-Changes of one partition come in the order of seq. After a failure they may come again: (partition, epoch, seq) says so,
-for changes marked `again` (for subscriptions that came later) together with the subscription.
+Changes of one partition come in the order of seq, to each subscription. After a failure they may come again, and those
+marked `again` (for subscriptions that came later) are news to some only: (partition, epoch, seq) says so, held against
+what a subscription has heard of the partition.
 """
 
 from __future__ import annotations

@@ -96,6 +96,7 @@ class IngestLink:
         self._send(Deliver(number=self._number, changes=changes))
 
     def tell(self, frame: Complete | Status) -> None:
+        """Nobody waits until it is accepted: whoever must be sure tells it again."""
         self._send(frame)
 
     def settle(self) -> None:

@@ -20,7 +20,7 @@ from vedette.pipeline.schema import DELIVERIES
 from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
 from vedette.sources.images import decode_image, decode_images
 from vedette.subscriptions.columns import Bools, Ints
-from vedette.subscriptions.forms import Form, watch_of
+from vedette.subscriptions.forms import Form, shape_of, watch_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
 from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, Matches, match_segments
@@ -155,14 +155,18 @@ def _unshed(found: Matches, shed: Bools) -> Matches:
 
 
 def _visible(found: Matches, images: ImageRows) -> Matches:
-    """Leave out watches with windows, and updates that a WATCH would not see: RETURN makes the same row of both."""
+    """Leave out watches with windows, and updates that a WATCH would not see: RETURN makes the same row of both.
+
+    Where policies hide attributes, the index has left them out already.
+    """
     watches = {place: watch for place, text in enumerate(found.forms) if (watch := _watch(text)) is not None}
     if not watches:
         return found
     windowed = [place for place, watch in watches.items() if watch.windowed]
     if windowed:  # those are told by `windows`
         found = found.take(np.flatnonzero(~np.isin(found.shape, windowed)))
-    doubtful = np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, list(watches)))
+    whole = [place for place in watches if not shape_of(found.forms[place]).hidden]
+    doubtful = np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, whole))
     seen: dict[tuple[int, int], bool] = {}
     hidden = []
     for row in doubtful.tolist():

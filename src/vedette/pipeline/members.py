@@ -6,7 +6,7 @@ from vedette.clock import Clock, SystemClock
 from vedette.pipeline.kept_open import KeptOpen
 from vedette.subscriptions.registry import Gateway, SubscriptionRegistry
 
-__all__ = ["fan_out_of", "forget_gateways", "gateways_of"]
+__all__ = ["fan_out_of", "forget_gateways", "gateways_of", "give_up"]
 
 FRESH_SECONDS = 0.5
 """How old the knowledge may be; who fails to reach a gateway asks anew."""
@@ -37,6 +37,9 @@ class _Members:
     def forget(self) -> None:
         self._until = 0.0
 
+    def give_up(self, number: int) -> None:
+        self._registry.give_up(number)
+
     def close(self) -> None:
         self._registry.close()
 
@@ -52,6 +55,11 @@ def gateways_of(registry: str) -> list[Gateway]:
 def fan_out_of(registry: str) -> int:
     """How many gateways get changes unfiltered; 0 while the index is sure of itself."""
     return _members(registry).fan_out()
+
+
+def give_up(registry: str, number: int) -> None:
+    """Nothing is kept for this gateway: it must learn of it, whatever its own clock says about its lease."""
+    _members(registry).give_up(number)
 
 
 def forget_gateways(registry: str) -> None:

@@ -1,4 +1,6 @@
-"""Tells gateways what becomes of partitions: stale, catching up, live again, in a new epoch."""
+"""The driver tells gateways what becomes of partitions (stale, catching up, live again, in a new epoch), and how far
+everything is told: workers say so, too, at the end of a batch, but nobody waits until they were heard.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 
 from vedette.errors import PipelineError
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_frames import PartitionStatus, Status
+from vedette.pipeline.ingest_frames import Complete, PartitionStatus, Status
 from vedette.pipeline.ingest_link import IngestLink, connect
 from vedette.sources.records import Partition
 from vedette.subscriptions.registry import Gateway
@@ -30,25 +32,31 @@ class StateTeller:
         self._links: dict[str, IngestLink] = {}
         self._told: dict[str, dict[int, PartitionStatus]] = {}
 
-    def tell(self, partitions: Sequence[Partition], gateways: Sequence[Gateway]) -> None:
+    def tell(
+        self, partitions: Sequence[Partition], gateways: Sequence[Gateway], reached: Complete | None = None
+    ) -> None:
+        """`reached`, the last batch that is committed, is told every time: that also shows whether a link holds."""
         there = {gateway.address for gateway in gateways}
         for address in list(self._links):
             if address not in there:
                 self._drop(address)
         for address in sorted(there):
             fresh = news(self._told.setdefault(address, {}), partitions)
-            if fresh:
-                self._send(address, fresh)
+            if fresh or reached is not None:
+                self._send(address, fresh, reached)
 
     def close(self) -> None:
         for address in list(self._links):
             self._drop(address)
 
-    def _send(self, address: str, fresh: list[PartitionStatus]) -> None:
+    def _send(self, address: str, fresh: list[PartitionStatus], reached: Complete | None) -> None:
         try:
             if address not in self._links:
                 self._links[address] = connect(address, self._context.secret, "driver")
-            self._links[address].tell(Status(partitions=fresh))
+            if fresh:
+                self._links[address].tell(Status(partitions=fresh))
+            if reached is not None:
+                self._links[address].tell(reached)
         except PipelineError:
             self._drop(address)  # it is told all of it when it is there again
             return

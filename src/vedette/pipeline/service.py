@@ -26,8 +26,10 @@ from vedette.clock import Clock, SystemClock
 from vedette.errors import VedetteError
 from vedette.handshake.tables.source_care import HandshakeCare
 from vedette.handshake.tables.tuning import Tuning
+from vedette.pipeline.checkpoints import committed_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.figures import STATUS_FILE, figures_served
+from vedette.pipeline.ingest_frames import Complete
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.session import LOCAL_MASTER, open_session
 from vedette.pipeline.steering import Steering, Targets
@@ -94,6 +96,8 @@ class PipelineService:
         self._telling = Lock()
         self._metrics_port = metrics_port
         self._judged = -1
+        self._reached: Complete | None = None
+        """The end of the last batch that is committed."""
         self.restarts = 0
         self._steering = Steering(
             self._journal,
@@ -131,6 +135,7 @@ class PipelineService:
             self._journal.close()
 
     def _run_query(self, session: SparkSession, stop: Flag) -> None:
+        self._note_reached(committed_offset(self._home / "checkpoint"))
         query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
         windows = WindowKeeper(session, self.context, self._home / "windows", self._steering.count)
         try:
@@ -168,8 +173,14 @@ class PipelineService:
     def _show(self, query: StreamingQuery) -> None:
         progress = _progress(query, self._journal.last_offset())
         offset = progress["offset"]
+        self._note_reached(progress)
         partitions = self._steering.look(offset) if offset is not None else []
         self._say("running", **progress, partitions=partitions)
+
+    def _note_reached(self, end: dict[str, Any] | None) -> None:
+        """Gateways are told with the next word about partitions."""
+        if end is not None and end["offset"] and end["version"] is not None:
+            self._reached = Complete(offset=end["offset"], share=0, shares=1, version=end["version"])
 
     def _tell_states(self, partitions: Sequence[Partition]) -> None:
         modes = self._registry.modes()
@@ -177,7 +188,7 @@ class PipelineService:
             replace(p, state=modes[p.id]) if p.id in modes and p.state == "live" else p for p in partitions
         ]
         with self._telling:
-            self._states.tell(shown, self._registry.gateways())
+            self._states.tell(shown, self._registry.gateways(), self._reached)
 
     def _give_up_the_gap(self) -> None:
         """The journal was trimmed past our checkpoint: nothing joins the two, so everybody must resync."""

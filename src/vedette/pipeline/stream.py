@@ -11,6 +11,7 @@ from pyspark.sql.functions import sum as sum_
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
+from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.schema import OUTCOME, spark_schema
@@ -28,20 +29,20 @@ def start_stream(
     context: PipelineContext,
     checkpoint: Path,
     *,
-    start: str = "latest",
+    start: int | None = None,
     shares: int = 2,
     max_rows: int = 20_000,
 ) -> StreamingQuery:
     """Start the query. Its checkpoint moves when all tasks of a batch have ended, and they end when all is accepted.
 
-    `start` counts only for a checkpoint that does not exist yet: an offset of the journal, or `latest`.
+    `start` counts only for a checkpoint that does not exist yet: an offset of the journal; None is where it ends now.
     """
     session.dataSource.register(JournalSource)
     options = {
         "journal": context.journal,
         "index": str(context.index),
         "registry": context.registry,
-        "start": start,
+        "start": str(first_offset(checkpoint, context.journal, start)),
         "shares": str(shares),
         "maxrows": str(max_rows),
     }

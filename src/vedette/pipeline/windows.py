@@ -25,6 +25,7 @@ from pyspark.sql.functions import sum as sum_
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
+from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.deduplicate import deduplicate
@@ -58,7 +59,7 @@ def start_windows(
     context: PipelineContext,
     checkpoint: Path,
     *,
-    start: str = "latest",
+    start: int | None = None,
     lateness_ms: int = 500,
 ) -> StreamingQuery:
     """Start the query. `lateness_ms`: so long a window stays open after its end, for what is still on its way."""
@@ -66,7 +67,7 @@ def start_windows(
     options = {
         "journal": context.journal,
         "index": str(context.index),
-        "start": start,
+        "start": str(first_offset(checkpoint, context.journal, start)),
         "shares": "1",
         "windows": str(lateness_ms),
     }

@@ -18,6 +18,7 @@ from vedette.language.resolved import Condition, ContextValue, slots_of, subexpr
 from vedette.language.scope import Frame, Place, Scope
 from vedette.language.syntax import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
+from vedette.policy.hosts import graph_side
 
 __all__ = [
     "PLACE",
@@ -74,7 +75,9 @@ class Decision:
 
 
 def compile_policy(declaration: PolicyDeclaration, context: PlanContext, source: str = "") -> list[Policy]:
-    return [_compile(declaration, operation, context, source) for operation in declaration.operations]
+    """As far as it is about the graph; `policy/collections.py` has the rest."""
+    sides = (graph_side(operation, context.schema) for operation in declaration.operations)
+    return [_compile(declaration, operation, context, source) for operation in sides if operation is not None]
 
 
 def _compile(

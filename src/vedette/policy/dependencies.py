@@ -28,8 +28,9 @@ from vedette.language.resolved import (
 from vedette.language.scope import Scope
 from vedette.language.types import Type, node_type
 from vedette.policy.decisions import PLACE, named_types, variable_of
+from vedette.policy.hosts import graph_side
 
-__all__ = ["SightDependencies"]
+__all__ = ["SightDependencies", "mentioned_types"]
 
 
 class SightDependencies:
@@ -41,8 +42,9 @@ class SightDependencies:
         self._reading = [
             (policy, operation)
             for policy in policies
-            for operation in policy.operations
-            if operation.operation in ("*", "MATCH")
+            for written in policy.operations
+            if written.operation in ("*", "MATCH")
+            and (operation := graph_side(written, self._schema)) is not None
         ]
         self.conditions: list[Condition] = []
         self.wide: set[str] = set()
@@ -85,7 +87,7 @@ class SightDependencies:
             for policy, operation in self._speaking(frozenset({name})):
                 slot = self._resolver.frame.register()
                 condition = self._condition(policy, operation, slot)
-                self.wide.update(_mentioned(condition))
+                self.wide.update(mentioned_types(condition))
                 if slot in resolved.slots_of(condition):
                     self.wide.add(name)
 
@@ -150,7 +152,7 @@ class SightDependencies:
         return condition
 
 
-def _mentioned(condition: Condition) -> Iterator[str]:
+def mentioned_types(condition: Condition) -> Iterator[str]:
     """Every type that the condition looks at beyond the element that it is about."""
     for part in resolved.subexpressions(condition):
         if isinstance(part, (ExistsIn, PatternFold)):

@@ -10,20 +10,20 @@ from typing import Any
 
 from vedette.storage.seam import Batch, ElementRecord
 
-__all__ = ["APPEND", "APPEND_AT", "APPEND_ONCE", "enter_batch", "insert_rows"]
+__all__ = ["APPEND", "APPEND_AT", "APPEND_ONCE", "enter_batch", "insert_rows", "inserts"]
 
 CHUNK = 64
 """Most rows in one statement. There is a statement for every number up to it, made when it is first needed."""
 
 
-def _inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
+def inserts(into: str, row: str, ending: str = "") -> Sequence[str]:
     """The statements for 0, 1, 2 … rows."""
     # Names and places of values only: no value is ever part of a statement's text.
     texts = [f"INSERT INTO {into} VALUES {','.join([row] * size)} {ending}" for size in range(1, CHUNK + 1)]  # noqa: S608
     return ("", *texts)
 
 
-_PUT = _inserts(
+_PUT = inserts(
     "elements (id, type, attributes, targets)",
     "(?, ?, CAST(? AS TEXT), ?)",
     "ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes, targets = excluded.targets",
@@ -34,14 +34,14 @@ _JOURNAL_INTO = (
 )
 # The last value is the row's own offset, which counts for nothing: NULL lets SQLite give the next one.
 _JOURNAL_ROW = "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, CASE WHEN ? THEN NULL END)"
-APPEND = _inserts(_JOURNAL_INTO, _JOURNAL_ROW)
-APPEND_AT = _inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
-APPEND_ONCE = _inserts(
+APPEND = inserts(_JOURNAL_INTO, _JOURNAL_ROW)
+APPEND_AT = inserts(_JOURNAL_INTO, "(?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?)")
+APPEND_ONCE = inserts(
     _JOURNAL_INTO, _JOURNAL_ROW, "ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING"
 )
 _DELETE = "DELETE FROM elements WHERE id IN (SELECT value FROM json_each(?))"
 _DEFINE = "INSERT INTO definitions (text) VALUES (?)"
-_SET_MANY = _inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+_SET_MANY = inserts("meta (key, value)", "(?, ?)", "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
 _UNSET = "DELETE FROM meta WHERE key = ?"
 
 

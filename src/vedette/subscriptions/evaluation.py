@@ -15,7 +15,7 @@ import numpy as np
 
 from vedette.language.syntax import Attribute, Binary, Call, Conditional, Unary
 from vedette.subscriptions.columns import BOOL, MISSING, NO_BASE, Bools, Column, equal, ordered
-from vedette.subscriptions.shapes import FieldPath, ListSlot, Shape, Slot, as_path
+from vedette.subscriptions.shapes import FieldPath, ListSlot, Slot, as_path
 
 __all__ = ["ListColumn", "Pairs", "Program", "Truth", "vectorise"]
 
@@ -53,10 +53,10 @@ Program: TypeAlias = Callable[[Pairs], Truth]
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def vectorise(shape: Shape) -> Program | None:
-    """The column code of a shape; None when some part of it has none."""
+def vectorise(tree: Any) -> Program | None:
+    """The column code of a tree with slots for constants; None when some part of it has none."""
     try:
-        return _program(shape.tree)
+        return _program(tree)
     except _NoColumnCode:
         return None
 

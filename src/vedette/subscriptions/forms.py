@@ -16,11 +16,13 @@ from vedette.language.documents import Request
 from vedette.language.filters import parse_filters
 from vedette.language.request_binding import bind_request
 from vedette.language.syntax import Expression
+from vedette.policy.collections import SightRule
 from vedette.subscriptions.shapes import Constant, Shape, lift
+from vedette.subscriptions.sight import DocumentSight, read_sight
 from vedette.subscriptions.watch_form import WatchForm, read_watch
 from vedette.values import timestamp_from_ms
 
-__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "take_apart", "watch_of"]
+__all__ = ["Form", "expression_of", "form_of_query", "shape_of", "sight_of", "take_apart", "watch_of"]
 
 
 EPOCH = timestamp_from_ms(0)
@@ -39,6 +41,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """`request.auth` at the moment of subscribing (ruling 16)."""
     time: datetime | None = None
     """`request.time`, as well."""
+    sight: tuple[SightRule, ...] | None = None
+    """What policies show whoever subscribed; None: everything."""
 
 
 def form_of_query(
@@ -52,7 +56,7 @@ def form_of_query(
 
 
 def expression_of(form: Form) -> Expression:
-    """The condition, with the request bound; raises FilterError or SubscriptionError E6204."""
+    """The condition, with the request bound, through the actor's eyes; FilterError or SubscriptionError E6204."""
     match form.kind:
         case "filters":
             expression = parse_filters(msgspec.json.decode(form.source))
@@ -62,7 +66,13 @@ def expression_of(form: Form) -> Expression:
             expression = read_watch(form.source, form.params).condition
         case _:
             raise SubscriptionError("E6204", f"a subscription of the kind {form.kind!r} is not known")
-    return bind_request(expression, Request(auth=form.auth, time=form.time))
+    bound = bind_request(expression, Request(auth=form.auth, time=form.time))
+    sight = sight_of(form)
+    return bound if sight is None else sight.through(bound)
+
+
+def sight_of(form: Form) -> DocumentSight | None:
+    return read_sight(form.sight) if form.sight is not None else None
 
 
 def watch_of(form: Form) -> WatchForm | None:
@@ -71,8 +81,8 @@ def watch_of(form: Form) -> WatchForm | None:
 
 def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
     """The shape of a form, which many share, and its constants."""
-    shape, constants = lift(expression_of(form))
-    watch = watch_of(form)
+    sight, watch = sight_of(form), watch_of(form)
+    shape, constants = lift(expression_of(form), sight.hidden if sight is not None else ())
     if watch is None:
         return shape, constants
     shape = replace(shape, returns=watch.columns)

@@ -6,22 +6,22 @@ and the property test wants both to agree on every filter and every change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from vedette.clock import SystemClock
-from vedette.language.documents import DocumentFilter, Outcome, compile_filter
-from vedette.subscriptions.columns import Bools, Column, Ints
-from vedette.subscriptions.evaluation import ListColumn, Program, Truth, vectorise
-from vedette.subscriptions.forms import shape_of
+from vedette.subscriptions.columns import Bools, Ints, UInts
 from vedette.subscriptions.image_rows import ImageRows
+from vedette.subscriptions.pairs import CONDITION, truth_of
 from vedette.subscriptions.segment import Segment, ShapeRows
-from vedette.subscriptions.shapes import Constant, FieldPath, bind
+from vedette.subscriptions.shapes import Shape
+from vedette.subscriptions.sight import without
+from vedette.subscriptions.watch_form import field_value
+from vedette.watch.delta import same
 
 __all__ = [
     "ENTER",
@@ -33,6 +33,7 @@ __all__ = [
     "match_segment",
     "match_segments",
     "scan",
+    "shown",
 ]
 
 _clock = SystemClock()
@@ -82,6 +83,9 @@ class Matches:
     flags: npt.NDArray[np.uint8]
     shape: npt.NDArray[np.int32]
     """Into `forms`."""
+    hidden_before: UInts
+    """Attributes that policies hide from the subscriber, as bits in the order of the shape's `hidden`."""
+    hidden_after: UInts
     forms: tuple[bytes, ...]
     counts: MatchCounts
 
@@ -100,6 +104,8 @@ class Matches:
             reason=self.reason[rows],
             flags=self.flags[rows],
             shape=self.shape[rows],
+            hidden_before=self.hidden_before[rows],
+            hidden_after=self.hidden_after[rows],
             forms=self.forms,
             counts=self.counts,
         )
@@ -139,6 +145,8 @@ def _concatenated(parts: Sequence[Matches]) -> Matches:
         reason=np.concatenate([np.empty(0, np.uint8), *(part.reason for part in parts)]),
         flags=np.concatenate([np.empty(0, np.uint8), *(part.flags for part in parts)]),
         shape=np.concatenate(shapes),
+        hidden_before=np.concatenate([np.empty(0, np.uint64), *(part.hidden_before for part in parts)]),
+        hidden_after=np.concatenate([np.empty(0, np.uint64), *(part.hidden_after for part in parts)]),
         forms=tuple(forms),
         counts=counts,
     )
@@ -150,9 +158,9 @@ def match_segment(
     """The answer of one segment. Without the index every subscription is a candidate for every image."""
     counts = MatchCounts()
     if indexed:
-        found = segment.look_up(images)
-        pairs, rows = found.images, found.rows
-        counts.absent, counts.passed = found.absent, found.passed
+        looked_up = segment.look_up(images)
+        pairs, rows = looked_up.images, looked_up.rows
+        counts.absent, counts.passed = looked_up.absent, looked_up.passed
     else:
         pairs = np.repeat(np.arange(len(images)), len(segment))
         rows = np.tile(np.arange(len(segment)), len(images))
@@ -163,18 +171,28 @@ def match_segment(
     pairs, rows = pairs[exact], rows[exact]
     joined, reasons = _joined(images, pairs, rows, segment)
     changes, rows = joined >> 32, joined & 0xFFFFFFFF
-    counts.matched = len(rows)
     shapes = (np.searchsorted(segment.shape_starts, rows, "right") - 1).astype(np.int32)
-    return Matches(
+    masks = np.zeros((2, len(rows)), np.uint64)
+    for part in segment.shapes:
+        if part.shape.hidden:
+            _mask(
+                segment, part, images, masks, (changes, rows, reasons), np.flatnonzero(shapes == part.place)
+            )
+    found = Matches(
         change=changes,
         number=segment.numbers[rows],
         gateway=segment.gateways[rows],
         reason=reasons,
         flags=segment.flags[rows],
         shape=shapes,
+        hidden_before=masks[0],
+        hidden_after=masks[1],
         forms=tuple(part.form for part in segment.shapes),
         counts=counts,
     )
+    found = _seen(found, images, segment)
+    counts.matched = len(found)
+    return found
 
 
 def scan(segments: Sequence[Segment], tombstones: Ints, images: ImageRows) -> Matches:
@@ -202,6 +220,63 @@ def _joined(
     return keys[firsts], np.bitwise_or.reduceat(sides, firsts) if len(keys) else sides
 
 
+# --- what policies hide -----------------------------------------------------------------------------------------
+
+
+def _mask(
+    segment: Segment,
+    part: ShapeRows,
+    images: ImageRows,
+    masks: UInts,
+    found: tuple[Ints, Ints, npt.NDArray[np.uint8]],
+    chosen: Ints,
+) -> None:
+    """Enter which attributes of the images are hidden, for the chosen matches of one shape."""
+    changes, rows, reasons = found
+    for side, bit in enumerate((LEAVE, ENTER)):
+        concerned = chosen[(reasons[chosen] & bit) != 0]
+        place = np.searchsorted(images.change, changes[concerned], "right" if side else "left") - side
+        for number in range(len(part.shape.hidden)):
+            truth = truth_of(segment, part, number, images, place, rows[concerned] - part.start)
+            masks[side][concerned] |= truth.true.astype(np.uint64) << np.uint64(number)
+
+
+def _seen(found: Matches, images: ImageRows, segment: Segment) -> Matches:
+    """Leave out updates of which a subscriber sees nothing, where policies hide attributes from it."""
+    masking = [part.place for part in segment.shapes if part.shape.hidden]
+    if not masking:
+        return found
+    unseen, known = [], {}
+    for row in np.flatnonzero((found.reason == UPDATE) & np.isin(found.shape, masking)).tolist():
+        columns = (found.change, found.shape, found.hidden_before, found.hidden_after)
+        change, place, *bits = (int(column[row]) for column in columns)
+        if (change, place, *bits) not in known:
+            shape = segment.shapes[place].shape
+            one, other = (
+                _told(shape, images.changes[change].key, image, bit)
+                for image, bit in zip(images.changes[change][3:], bits, strict=True)
+            )
+            known[change, place, *bits] = same(one, other)
+        if known[change, place, *bits]:
+            unseen.append(row)
+    return found.take(np.delete(np.arange(len(found)), unseen))
+
+
+def _told(shape: Shape, key: str, image: Mapping[str, Any] | None, bits: int) -> Any:
+    """What a subscriber with this shape sees of an image: the row of a WATCH, else the document."""
+    document = shown(shape, image or {}, bits)
+    if shape.returns is None or shape.window:
+        return document
+    return [field_value(path, key, document, "") for _, path in shape.returns]
+
+
+def shown(shape: Shape, image: Mapping[str, Any], bits: int) -> Mapping[str, Any]:
+    """An image without the attributes whose bits are set."""
+    if not bits:
+        return image
+    return without(image, [name for number, (name, _) in enumerate(shape.hidden) if bits >> number & 1])
+
+
 def _own_reason(images: ImageRows) -> npt.NDArray[np.uint8]:
     return np.array([(c.before is not None) | (c.after is not None) << 1 for c in images.changes], np.uint8)
 
@@ -226,85 +301,6 @@ def _exact(segment: Segment, images: ImageRows, pairs: Ints, rows: Ints, counts:
 def _check(
     segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints, counts: MatchCounts
 ) -> Bools:
-    program = _program(part.form)
-    if program is not None:
-        truth = program(_SegmentPairs(segment, part, images, pairs, rows))
-    else:
-        truth = _by_closures(segment, part, images, pairs, rows)
+    truth = truth_of(segment, part, CONDITION, images, pairs, rows)
     counts.faults += int(np.count_nonzero(truth.fault))
     return truth.true
-
-
-@lru_cache(maxsize=4096)
-def _program(form: bytes) -> Program | None:
-    return vectorise(shape_of(form))
-
-
-class _SegmentPairs:
-    """Images beside rows of one shape; columns are gathered once."""
-
-    def __init__(self, segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints) -> None:
-        self._segment, self._part, self._images = segment, part, images
-        self._pairs, self._rows = pairs, rows
-        self._fields: dict[FieldPath, Column] = {}
-        self.size = len(rows)
-
-    def field(self, path: FieldPath) -> Column:
-        column = self._fields.get(path)
-        if column is None:
-            column = self._fields[path] = self._images.field(path).take(self._pairs)
-        return column
-
-    def constant(self, index: int) -> Column:
-        return self._segment.constant(self._part.place, index).take(self._rows)
-
-    def list(self, index: int) -> ListColumn:
-        starts = self._segment.list_starts(self._part.place, index)
-        counts = starts[self._rows + 1] - starts[self._rows]
-        owners = np.repeat(np.arange(self.size), counts)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = np.repeat(starts[self._rows], counts) + within
-        return ListColumn(self._segment.constant(self._part.place, index).take(places), owners)
-
-
-def _by_closures(segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints) -> Truth:
-    """Pair by pair, for filters that no column code is made of."""
-    true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
-        outcome = _closure(part.form, _Constants(segment, part, row)).outcome(images.environment(image))
-        true[place] = outcome is Outcome.MATCH
-        fault[place] = outcome is Outcome.FAILED
-    return Truth(true, fault)
-
-
-class _Constants:
-    """The constants of one row, told apart by where they stand, so that a compiled filter is found again."""
-
-    __slots__ = ("_part", "_row", "_segment")
-
-    def __init__(self, segment: Segment, part: ShapeRows, row: int) -> None:
-        self._segment, self._part, self._row = segment, part, row
-
-    def __hash__(self) -> int:
-        return hash((id(self._segment), self._part.place, self._row))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Constants) and (
-            (self._segment is other._segment, self._part.place, self._row)
-            == (True, other._part.place, other._row)
-        )
-
-    def values(self) -> tuple[Constant, ...]:
-        return tuple(self._value(index) for index in range(self._part.shape.constants))
-
-    def _value(self, index: int) -> Constant:
-        column = self._segment.constant(self._part.place, index)
-        if not self._segment.is_list(self._part.place, index):
-            return column.value(self._row)
-        starts = self._segment.list_starts(self._part.place, index)
-        return [column.value(place) for place in range(starts[self._row], starts[self._row + 1])]
-
-
-@lru_cache(maxsize=10_000)
-def _closure(form: bytes, constants: _Constants) -> DocumentFilter:
-    return compile_filter(bind(shape_of(form), constants.values()))

@@ -171,15 +171,23 @@ class SubscriptionRegistry:
     def modes(self) -> dict[int, Lagging]:
         """Partitions whose mode is not normal."""
         with self._place.reading() as rows:
-            found = rows.execute("SELECT key, value FROM meta WHERE key LIKE 'mode:%'")
+            found = rows.execute("SELECT key, value FROM meta WHERE key LIKE ?", ("mode:%",))
         return {int(key.removeprefix("mode:")): _LAGGING[value] for key, value in found}
 
     def leave(self, name: str) -> None:
         """A gateway goes in good order: its subscriptions end at once."""
         with self._place.writing() as rows:
             for (number,) in rows.execute("SELECT number FROM gateways WHERE name = ?", (name,)):
-                self._end(rows, "gateway = ?", (number,))
-                rows.execute("DELETE FROM gateways WHERE number = ?", (number,))
+                self._remove(rows, number)
+
+    def give_up(self, number: int) -> None:
+        """Deliveries for a gateway were dropped. If it is alive after all it has another number when it joins again."""
+        with self._place.writing() as rows:
+            self._remove(rows, number)
+
+    def _remove(self, rows: Rows, number: int) -> None:
+        self._end(rows, "gateway = ?", (number,))
+        rows.execute("DELETE FROM gateways WHERE number = ?", (number,))
 
     # --- subscriptions --------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ A shape is compiled and indexed once, however many subscriptions have it. A list
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -27,7 +28,18 @@ from vedette.language.syntax import (
 )
 from vedette.values import Value
 
-__all__ = ["MOST_LIST_KEYS", "Constant", "FieldPath", "ListSlot", "Shape", "Slot", "as_path", "bind", "lift"]
+__all__ = [
+    "MOST_LIST_KEYS",
+    "Constant",
+    "FieldPath",
+    "ListSlot",
+    "Shape",
+    "Slot",
+    "as_path",
+    "bind",
+    "bind_tree",
+    "lift",
+]
 
 MOST_LIST_KEYS = 16
 """A list with more items is not expanded into keys (ruling 13)."""
@@ -69,11 +81,16 @@ class Shape:
     """The columns of a WATCH: what they show decides which updates are worth telling."""
     window: str = ""
     """The window and the aggregates of a WATCH as text: what is told is another matter, so it is another shape."""
+    hidden: tuple[tuple[str, Any], ...] = ()
+    """Attributes and the trees of the conditions under which policies hide them; with constants of the same row."""
 
     @cached_property
     def text(self) -> str:
         """Spans are no part of it."""
-        return repr((self.tree, self.returns, self.window) if self.window else (self.tree, self.returns))
+        parts: tuple[Any, ...] = (self.tree, self.returns)
+        if self.window or self.hidden:
+            parts += (self.window,)
+        return repr((*parts, self.hidden) if self.hidden else parts)
 
     @cached_property
     def eventful(self) -> bool:
@@ -81,8 +98,10 @@ class Shape:
         return any(isinstance(node, Variable) and node.name in ("op", "before") for node in _walk(self.tree))
 
 
-def lift(expression: Expression) -> tuple[Shape, tuple[Constant, ...]]:
-    """Take the constants out of the tree of a filter, whose request is bound already."""
+def lift(
+    expression: Expression, hidden: Sequence[tuple[str, Expression]] = ()
+) -> tuple[Shape, tuple[Constant, ...]]:
+    """Take the constants out of the tree of a filter, whose request is bound already, and of what policies hide."""
     found: list[Constant] = []
 
     def replaced(node: Any) -> Any:
@@ -98,11 +117,17 @@ def lift(expression: Expression) -> tuple[Shape, tuple[Constant, ...]]:
         return _rebuilt(node, replaced)
 
     tree = replaced(expression)
-    return Shape(tree, len(found)), tuple(found)
+    masks = tuple((name, replaced(condition)) for name, condition in hidden)
+    return Shape(tree, len(found), hidden=masks), tuple(found)
 
 
 def bind(shape: Shape, constants: tuple[Constant, ...]) -> Expression:
     """The filter that `lift` took apart."""
+    return bind_tree(shape.tree, constants)
+
+
+def bind_tree(tree: Any, constants: tuple[Constant, ...]) -> Expression:
+    """One tree of a shape with its constants."""
 
     def replaced(node: Any) -> Any:
         match node:
@@ -114,7 +139,7 @@ def bind(shape: Shape, constants: tuple[Constant, ...]) -> Expression:
                 return ListLiteral(tuple(Literal(item) for item in items))
         return _rebuilt(node, replaced)
 
-    expression: Expression = replaced(shape.tree)
+    expression: Expression = replaced(tree)
     return expression
 
 

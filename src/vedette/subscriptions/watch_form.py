@@ -48,7 +48,7 @@ from vedette.values import Value, to_canonical
 from vedette.watch.groups import MAINTAINED
 from vedette.watch.options import WatchOptions, read_options
 
-__all__ = ["AggregateColumn", "WatchForm", "field_value", "read_watch"]
+__all__ = ["AggregateColumn", "WatchForm", "field_value", "read_condition", "read_watch"]
 
 WHOLE: FieldPath = ()
 _ORDER = frozenset({"<", "<=", ">", ">="})
@@ -127,6 +127,11 @@ def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchF
         order=reader.names(statement.returns) if aggregates else (),
         options=options,
     )
+
+
+def read_condition(condition: Expression, variable: str) -> Expression:
+    """A condition of MEW over one document, without parameters, as a document filter; E6204 as for a watch."""
+    return _Reader(variable, {}).condition(condition)
 
 
 def _collections(type_: TypeExpression | None) -> tuple[str, ...]:
@@ -230,8 +235,8 @@ class _Reader:
         match node:
             case Literal(value=value):
                 return Literal(value)
-            case Unary(op="-", operand=Literal(value=int() | float() as value)) if not isinstance(
-                value, bool
+            case Unary(op="-", operand=Literal(value=int() | float() | timedelta() as value)) if (
+                not isinstance(value, bool)
             ):
                 return Literal(-value)
             case Parameter(name=name, optional=optional):

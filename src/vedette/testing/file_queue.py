@@ -86,11 +86,18 @@ class MemoryFileQueue:
         return claimed
 
     @_alone
-    def ack(self, claim_id: str) -> None:
-        entry = self._claimed(claim_id)
-        del self._entries[entry.task.key]
-        if entry.again:
-            self._entries[entry.task.key] = self._new(entry.task)
+    def ack(self, claim_ids: Sequence[str]) -> list[str]:
+        ended = []
+        for claim_id in claim_ids:
+            try:
+                entry = self._claimed(claim_id)
+            except FolderError:
+                ended.append(claim_id)
+                continue
+            del self._entries[entry.task.key]
+            if entry.again:
+                self._entries[entry.task.key] = self._new(entry.task)
+        return ended
 
     @_alone
     def nack(

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
+from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream
 from vedette.pipeline.deliver import close_links
@@ -22,6 +23,8 @@ from vedette.subscriptions.registry import SubscriptionRegistry
 
 __all__ = ["LocalPipeline"]
 
+IDLE_SECONDS = 0.02
+
 
 class LocalPipeline:
     """`step` runs a batch if there is one; `with pipeline:` runs them in a thread."""
@@ -33,7 +36,13 @@ class LocalPipeline:
         self.context = PipelineContext(
             journal=self.journal.address, registry=self.registry.address, index=home / "index", secret=secret
         )
-        options = {"journal": self.journal.address, "index": str(home / "index"), "maxrows": str(max_rows)}
+        options = {
+            "journal": self.journal.address,
+            "index": str(home / "index"),
+            "maxrows": str(max_rows),
+            "start": str(first_offset(home / "checkpoint", self.journal.address)),
+            "patience": "0",
+        }
         self._stream = JournalStream(options)
         self._states = StateTeller(self.context)
         self._offset = self._stream.initialOffset()
@@ -82,7 +91,8 @@ class LocalPipeline:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.step()
+            if not self.step():
+                self._stop.wait(IDLE_SECONDS)
 
     def close(self) -> None:
         close_links()

@@ -114,8 +114,8 @@ class EventBuffer:
         ready = [entries.popleft() for _ in range(count)]
         if descending:
             ready = ordered(ready, descending)
-        if limit is not None and len(ready) > limit:
-            entries.extendleft(reversed(ready[limit:]))
+        if limit is not None and len(ready) > limit:  # the rest as it came: the oldest is the first to be dropped
+            entries.extendleft(sorted(ready[limit:], key=_position, reverse=True))
             del ready[limit:]
         return ready
 
@@ -191,6 +191,10 @@ def in_order(rows: Iterable[tuple[tuple[Any, ...], Row]], descending: tuple[bool
     """Rows by the values of the ordering terms that come with them; ties as they are given."""
     ranked = [(_Rank(order, descending, place), row) for place, (order, row) in enumerate(rows)]
     return [row for _, row in sorted(ranked, key=_rank)]
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
 
 
 def _rank(ranked: tuple[_Rank, Any]) -> _Rank:

@@ -7,7 +7,7 @@ up by key, and only the watches found there are asked whether their own conditio
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from vedette.element import Element, View
 from vedette.errors import VedetteError
@@ -27,35 +27,11 @@ SightOf = Callable[[Watch, Context], None]
 """Puts the eyes of the watch's actor before a context's view."""
 
 
-class _Earlier(Context):
-    """The context before a change. Its view is put together when something is looked up there: mostly nothing is."""
-
-    def __init__(self, view: Callable[[], View], now: Moment, tick: int) -> None:
-        self._make_view = view
-        self.now = self.wall_time = now
-        self.tick = tick
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "view":
-            raise AttributeError(name)
-        self.view = self._make_view()
-        return self.view
-
-
-class _Later(Context):
-    """The context after a change."""
-
-    def __init__(self, view: View, now: Moment, tick: int) -> None:
-        self.view = view
-        self.now = self.wall_time = now
-        self.tick = tick
-
-
 def _nobody_looks() -> Any:
     raise AssertionError("a shape that was thought to look at its element alone looks around")
 
 
-_NOWHERE: Context = _Earlier(_nobody_looks, _nobody_looks, 0)
+_NOWHERE = Context(view=cast(View, None), now=_nobody_looks)
 """For shapes that look at nothing but their element."""
 
 
@@ -65,10 +41,7 @@ class Scene:
     `before` and `after` are contexts without a watch; they are made when they are first asked for.
     """
 
-    __slots__ = ("_earlier_view", "_now", "_own", "_sight", "_tick", "_view", "after", "before")
-
-    before: Context
-    after: Context
+    __slots__ = ("_after", "_before", "_earlier_view", "_now", "_own", "_sight", "_tick", "_view")
 
     def __init__(
         self,
@@ -81,16 +54,21 @@ class Scene:
         """`before` puts the earlier view together; it is called at most once."""
         self._earlier_view, self._view = before, after
         self._now, self._tick, self._sight = now, tick, sight
+        self._before: Context | None = None
+        self._after: Context | None = None
         self._own: dict[tuple[int, bool], Context] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "before":
-            self.before = _Earlier(self._earlier_view, self._now, self._tick)
-            return self.before
-        if name == "after":
-            self.after = _Later(self._view, self._now, self._tick)
-            return self.after
-        raise AttributeError(name)
+    @property
+    def before(self) -> Context:
+        if self._before is None:
+            self._before = Context(self._earlier_view(), self._now, tick=self._tick)
+        return self._before
+
+    @property
+    def after(self) -> Context:
+        if self._after is None:
+            self._after = Context(self._view, self._now, tick=self._tick)
+        return self._after
 
     def own(self, watch: Watch, *, after: bool) -> Context:
         """The context of one watch: its constants, its actor."""

@@ -40,6 +40,11 @@ class WindowState:
         return bool(self._collected or self._touched)
 
     @property
+    def gathers(self) -> bool:
+        """Whether there are events that no window end has told yet, or not for the last time."""
+        return bool(self._collected)
+
+    @property
     def start(self) -> datetime:
         return self.end - self.window.duration
 

@@ -43,7 +43,7 @@ def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
     registrar.post(
         Looking(
             tenant="default",
-            collections=(),
+            collections={},
             wanted=WANTED,
             after=0,
             told=None,

@@ -143,7 +143,7 @@ def test_crc32c_of_the_check_vector():
 
 @given(st.lists(st.tuples(st.integers(0, 2**53), st.binary(max_size=20)), max_size=5))
 def test_link_batches_survive_their_bytes(items: list[tuple[int, bytes]]):
-    records = [Told(stream=1, seq=seq, tail=tail) for seq, tail in items]
+    records = [Told(stream=1, seq=seq, tail=tail, at=1.5) for seq, tail in items]
     data = encode_batch(records)
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     assert decode_batch(data[4:], from_gateway=False) == records

@@ -13,7 +13,8 @@ from websockets.frames import Frame, Opcode
 
 from vedette.gateway.auth import OpenDoor
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import GatewayServer, WebSocketShell
+from vedette.gateway.server import GatewayServer
+from vedette.gateway.shell import WebSocketShell
 from vedette.gateway.switchboard import Switchboard
 from vedette.testing import ManualClock
 

@@ -91,7 +91,7 @@ def test_an_outbox_clogs_at_high_and_frees_at_low(steps: list[tuple[bool, int]])
     outbox, clogged = Outbox(100, 30), False
     for add, amount in steps:
         if add:
-            changed = outbox.add(amount, 0.0)
+            changed = outbox.add(amount)
             assert changed == (not clogged and outbox.waiting >= 100)
             clogged = clogged or changed
         else:

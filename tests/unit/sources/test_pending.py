@@ -13,9 +13,9 @@ from vedette.sources.files.pending import PendingPaths
 def test_the_first_word_of_a_path_is_followed_up_soon() -> None:
     pending = PendingPaths(2.0)
     pending.note("a", 0.0)
-    pending.note("a", 0.06)
-    assert pending.due(0.15) == []
-    assert pending.due(0.16) == ["a"]
+    pending.note("a", 0.03)
+    assert pending.due(0.06) == []
+    assert pending.due(0.08) == ["a"]
     pending.note("a", 0.2)
     pending.note("b", 0.2)
     assert pending.due(0.31) == ["b"]
@@ -37,8 +37,8 @@ def test_a_path_that_was_just_looked_at_waits_until_it_is_quiet() -> None:
 def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
     pending = PendingPaths(2.0)
     due = []
-    for tick in range(1_300):
-        now = tick * 0.05
+    for tick in range(2_600):
+        now = tick / 40
         pending.note("log", now)
         due += [now] * len(pending.due(now))
     gaps = [later - earlier for earlier, later in pairwise(due)]
@@ -50,8 +50,8 @@ def test_a_path_that_is_never_quiet_is_looked_at_once_in_a_while() -> None:
 def test_load_stretches_the_waits() -> None:
     pending = PendingPaths(2.0)
     pending.note("a", 0.0)
-    assert pending.due(0.39, stretch=4.0) == []
-    assert pending.due(0.4, stretch=4.0) == ["a"]
+    assert pending.due(0.15, stretch=4.0) == []
+    assert pending.due(0.16, stretch=4.0) == ["a"]
     pending.note("a", 0.5)
     assert pending.due(8.4, stretch=4.0) == []
     assert pending.due(8.5, stretch=4.0) == ["a"]

@@ -18,7 +18,7 @@ from vedette.clock import Clock
 from vedette.sources.files.scan import Scan, scan
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp, compare
+from vedette.sources.files.stamps import FileChange, FileStamp, compare
 from vedette.values import timestamp_to_ms
 
 __all__ = ["Folder", "Look"]
@@ -47,6 +47,8 @@ class Folder:
         self.watch_id, self.root, self.selection = watch_id, root, selection
         self._seen, self._clock = seen, clock
         self._known = seen.known(watch_id)
+        self._announced = False
+        """Whether something is, and not confirmed."""
         self._folders: Counter[str] = Counter()
         """Folders with something known below, and how much."""
         for path in self._known:
@@ -75,6 +77,7 @@ class Folder:
         starts = _topmost(paths)
         if "" in starts:
             return self.reconcile()
+        self.confirm(())  # should telling have failed half-way, the table is to know what was announced
         result, known = scan(self.root, self.selection, starts), dict[str, FileStamp]()
         for path in starts:
             if path in self._folders:
@@ -90,26 +93,35 @@ class Folder:
         never be told. So a new file is noted before, as unseen.
         """
         new = [
-            replace(change, kind=ChangeKind.CREATED, stamp=change.stamp.as_unseen(), old_path=None)
+            (change.path, change.stamp.device)
             for change in changes
             if change.stamp is not None and change.path not in self._known
         ]
-        self.confirm(new)
+        if new:
+            self._announced = True
+            self._seen.announce(self.watch_id, new)
+            for path, device in new:
+                self._know(path, FileStamp.never_seen(device))
 
     def confirm(self, changes: Iterable[FileChange]) -> None:
-        """These changes are safe elsewhere: from now on they are known. Durable when it returns."""
+        """These changes are safe elsewhere: from now on they are known. What else was announced stays unseen."""
         changes = list(changes)
-        if not changes:
+        if not changes and not self._announced:
             return
         self._seen.apply(self.watch_id, changes)
+        self._announced = False
         for change in changes:
             if change.old_path is not None:
                 self._forget(change.old_path)
             if change.stamp is None:
                 self._forget(change.path)
             else:
-                self._count_folders(change.path, 0 if change.path in self._known else 1)
-                self._known[change.path] = change.stamp
+                self._know(change.path, change.stamp)
+
+    def _know(self, path: str, stamp: FileStamp) -> None:
+        if path not in self._known:
+            self._count_folders(path, 1)
+        self._known[path] = stamp
 
     def _forget(self, path: str) -> None:
         if self._known.pop(path, None) is not None:
@@ -117,7 +129,7 @@ class Folder:
 
     def _count_folders(self, path: str, step: int) -> None:
         folder = path.rpartition("/")[0]
-        while folder and step:
+        while folder:
             self._folders[folder] += step
             if not self._folders[folder]:
                 del self._folders[folder]

@@ -11,8 +11,8 @@ from __future__ import annotations
 __all__ = ["MOST_PATHS", "PendingPaths"]
 
 MOST_PATHS = 50_000
-SETTLE_SECONDS = 0.1
-"""How long a path that was quiet before must be quiet again."""
+SETTLE_SECONDS = 0.04
+"""How long a path that was quiet before must be quiet again; less than a tick of the watcher, so that it is one."""
 PATIENCE = 10.0
 """Debounces that a busy path waits at most."""
 

@@ -61,29 +61,35 @@ class _Way:
         if folder not in self._through_link:
             above = self.into(folder.rpartition("/")[0])
             entered = above is not None and self.selection.enters(folder)
-            self._through_link[folder] = self.past(folder, above) if above is not None and entered else None
+            self._through_link[folder] = self._past(folder, above) if above is not None and entered else None
         return self._through_link[folder]
 
-    def past(self, path: str, through_link: bool) -> bool | None:
-        """The same one step further; `through_link`: of the folder above."""
-        try:
-            is_link = stat.S_ISLNK(os.lstat(f"{self.root}/{path}").st_mode)
-        except OSError:
-            is_link = False  # looking at it says what is wrong
-        if not is_link:
-            return through_link
+    def past_link(self, path: str, through_link: bool) -> bool | None:
+        """The same of a link; `through_link`: of the folder that it is in."""
         inside = _inside(os.path.realpath(f"{self.root}/{path}"), self.real_root)
         return None if through_link or inside else True
+
+    def _past(self, folder: str, through_link: bool) -> bool | None:
+        try:
+            is_link = stat.S_ISLNK(os.lstat(f"{self.root}/{folder}").st_mode)
+        except OSError:
+            is_link = False  # looking at it says what is wrong
+        return self.past_link(folder, through_link) if is_link else through_link
 
 
 def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
     """The start as a folder to look into; a file is noted at once."""
-    above = way.into(start.rpartition("/")[0])
-    through_link = None if above is None else way.past(start, above)
+    through_link = way.into(start.rpartition("/")[0])
     if through_link is None:
         return []
+    path = f"{way.root}/{start}"
     try:
-        status = os.stat(f"{way.root}/{start}")  # noqa: PTH116 - of many files, and twice as fast
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            through_link = way.past_link(start, through_link)
+            if through_link is None:
+                return []
+            status = os.stat(path)  # noqa: PTH116 - of many files, and twice as fast
     except OSError as error:
         _note_problem(start, error, result)
         return []

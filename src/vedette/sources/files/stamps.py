@@ -22,12 +22,13 @@ class FileStamp(NamedTuple):
 
     @property
     def unseen(self) -> bool:
-        """Announced, but perhaps never told to anybody: see `as_unseen`."""
+        """Announced, but perhaps never told to anybody: see `never_seen`."""
         return self.size < 0
 
-    def as_unseen(self) -> FileStamp:
+    @classmethod
+    def never_seen(cls, device: int) -> FileStamp:
         """For a file that is about to be told of. If it is gone after a crash, that is told: somebody may have it."""
-        return FileStamp(-1, -1, -1, 0, self.device)
+        return cls(-1, -1, -1, 0, device)
 
     def same_content(self, other: FileStamp) -> bool:
         """Not by device: its number may be another after a restart."""

@@ -225,10 +225,11 @@ class FolderWatcher:
         later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
         if look.changes:
             self._folder.announce(look.changes)
-            taken = set(self._listener.take(look.changes))
-            self._folder.confirm(change for change in look.changes if change in taken)
+            taken = self._listener.take(look.changes)
+            self._folder.confirm(taken)
+            paths = {change.path for change in taken}
             for change in look.changes:
-                if change not in taken:
+                if change.path not in paths:
                     self._pending.note(change.path, later)
                     if change.old_path is not None:
                         self._pending.note(change.old_path, later)

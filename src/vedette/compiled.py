@@ -1,0 +1,111 @@
+"""Loads the core in its compiled form, where `scripts/compile-core` has made one of exactly these sources.
+
+What every commit passes through is ordinary typed Python; mypyc makes machine code of it that does the same in about
+two thirds of the time. There is one source, and the compiled form counts only while it fits: after any edit, under
+another Python, without a compiler or with VEDETTE_COMPILED=0 the plain modules are loaded, and nothing else changes.
+
+Not compiled is what walks through many candidates (`language.compile_*`): machine code does not let other threads in
+between two steps, Python does.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["LIBRARY", "MODULES", "Manifest", "is_compiled", "prefer_compiled", "present_fingerprint"]
+
+MODULES = (
+    "vedette.clock",
+    "vedette.element",
+    "vedette.values",
+    "vedette.language.affected",
+    "vedette.language.context",
+    "vedette.graph.actions",
+    "vedette.graph.graph",
+    "vedette.graph.overlay",
+    "vedette.graph.postings",
+    "vedette.graph.transaction",
+    "vedette.watch.buffer",
+    "vedette.watch.delta",
+    "vedette.watch.evaluation",
+    "vedette.watch.hub",
+    "vedette.watch.keys",
+    "vedette.watch.shape",
+    "vedette.watch.watch",
+    "vedette.engine.execution",
+    "vedette.engine.prepare",
+    "vedette.engine.result",
+    "vedette.engine.state",
+    "vedette.engine.turn",
+    "vedette.engine.watch_handle",
+    "vedette.engine.watching",
+)
+LIBRARY = "vedette_core"
+"""The machine code of all of them; next to it each has a small module that only names its part."""
+
+_HERE = Path(__file__).parent
+_READ_BY_THE_COMPILER = ("*.py", "language/*.py", "graph/*.py", "watch/*.py", "engine/*.py")
+
+
+class Manifest:
+    """What was compiled, of what, and where it lies."""
+
+    def __init__(self, fingerprint: str, files: Mapping[str, str]) -> None:
+        self.fingerprint = fingerprint
+        self.files = files
+        """Module ▸ file in the same directory."""
+
+    PLACE = _HERE / "_compiled"
+
+    @classmethod
+    def read(cls) -> "Manifest | None":
+        try:
+            return cls(**json.loads((cls.PLACE / "manifest.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self) -> None:
+        (self.PLACE / "manifest.json").write_text(json.dumps(vars(self), indent=1))
+
+
+def present_fingerprint() -> str:
+    """Of the sources that the compiler would read now, and of the Python that would load what it makes."""
+    digest = sha256(EXTENSION_SUFFIXES[0].encode())
+    for pattern in _READ_BY_THE_COMPILER:
+        for path in sorted(_HERE.glob(pattern)):
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_compiled() -> bool:
+    """Whether the core of this process is machine code."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def prefer_compiled() -> None:
+    """From here on imports find the compiled core, if there is one that fits."""
+    if os.environ.get("VEDETTE_COMPILED") != "0" and not is_compiled():
+        manifest = Manifest.read()
+        if manifest is not None and manifest.fingerprint == present_fingerprint():
+            sys.meta_path.insert(0, _Finder(manifest.files))
+
+
+class _Finder:
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = files
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        file = self._files.get(name)
+        if file is None:
+            return None
+        where = str(Manifest.PLACE / file)
+        return spec_from_file_location(name, where, loader=ExtensionFileLoader(name, where))

@@ -1,0 +1,37 @@
+"""Who may reach a server at all: from which addresses without authentication, and pages of which origins."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from vedette.errors import SettingsError
+
+__all__ = ["check_exposure", "is_loopback", "origin_allowed"]
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, *, guarded: bool) -> None:
+    """Without authentication only this machine may connect."""
+    if not guarded and not is_loopback(host):
+        text = f"Listening on {host} without authentication would let anyone in: set auth_keys, or listen on 127.0.0.1"
+        raise SettingsError("E0101", text, fields={"setting": "auth_keys"})
+
+
+def origin_allowed(origin: str | None, host: str, allowed: tuple[str, ...], *, guarded: bool) -> bool:
+    """No origin: no web page. The server's own host is fine, as long as that cannot be a name made to point here."""
+    if not origin:
+        return True
+    if origin in allowed:
+        return True
+    name = urlsplit(origin).hostname or ""
+    own = urlsplit(f"//{host}").hostname or ""
+    return name == own and (guarded or is_loopback(name))
