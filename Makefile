@@ -12,14 +12,17 @@ help: ## list the targets
 
 setup: ## make .venv and find Java, nothing else
 	@scripts/setup .venv requirements.lock
+	@scripts/ensure-compiled .venv
 	@scripts/ensure-java
 
 setup-dev: ## the same with what tests and checks need
 	@scripts/setup .venv requirements-dev.lock
+	@scripts/ensure-compiled .venv
 	@scripts/ensure-java
 
 setup-bench:
 	@scripts/setup .venv-bench requirements-bench.lock
+	@scripts/ensure-compiled .venv-bench
 	@scripts/ensure-node
 	@scripts/ensure-queue-servers
 	@scripts/ensure-push-servers
@@ -48,7 +51,7 @@ coverage: setup-dev ## the test suite, and what it did not reach
 	@scripts/ensure-postgres
 	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
-	.venv/bin/pytest --cov --cov-report=term $(ARGS)
+	VEDETTE_COMPILED=0 .venv/bin/pytest --cov --cov-report=term $(ARGS)
 
 soak: setup-dev ## the long form of the tests: many kills, long oracles
 	@scripts/ensure-postgres
@@ -64,5 +67,5 @@ lock: ## write the lock files anew; ARGS=--upgrade moves the versions
 
 clean: ## remove all that was made here
 	rm -rf .venv .venv-bench benchmarks/node/node_modules .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
-		.ruff_cache build dist
+		.ruff_cache build dist src/vedette/_compiled
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

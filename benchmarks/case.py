@@ -35,7 +35,7 @@ class Metric:
     """In the same unit; None where nothing was asked for."""
     more_is_better: bool = False
     times: float | None = None
-    """A goal that is a ratio: so many times as good as the contender `against`, or as "all"."""
+    """A goal that is a ratio: so many times as good as the contender `against`, as "one and another", or as "all"."""
     against: str = ""
 
 

@@ -50,6 +50,14 @@ class Scale:
     """As `disk_rounds`, where every contender has a server."""
     backlog: int
     """Queue items that wait under a priority."""
+    crowd: int
+    """Connections with a watch each."""
+    crowd_seconds: float
+    """How long they are told 1,000 events a second."""
+    audience: int
+    """Connections with the same watch; and connections that come back at once."""
+    readers: int
+    """Connections that a message is told to as fast as it goes."""
 
 
 FULL = Scale(
@@ -73,6 +81,10 @@ FULL = Scale(
     shared_messages=3_200,
     queue_rounds=9,
     backlog=1_000_000,
+    crowd=100_000,
+    crowd_seconds=60,
+    audience=10_000,
+    readers=1_000,
 )
 
 QUICK = Scale(
@@ -96,4 +108,8 @@ QUICK = Scale(
     shared_messages=640,
     queue_rounds=3,
     backlog=20_000,
+    crowd=2_000,
+    crowd_seconds=3,
+    audience=1_000,
+    readers=200,
 )

@@ -33,7 +33,8 @@ def verdict(outcome: Outcome) -> bool | None:
     """Whether our median reaches the goal; None when there is no goal or no number."""
     metric = outcome.metric
     if metric.times is not None:
-        peers = [s for s in outcome.series[1:] if metric.against in {s.contender, "all"}]
+        named = metric.against.split(" and ")
+        peers = [s for s in outcome.series[1:] if metric.against == "all" or s.contender in named]
         reached = [times for peer in peers if (times := ratio(outcome, peer)) is not None]
         return min(reached) >= metric.times if reached else None
     middle = median_of(outcome.series[0])

@@ -1,15 +1,12 @@
 """Compile the core: machine code of the modules that `vedette.compiled` names, into src/vedette/_compiled.
 
-Run by scripts/setup with the Python of the virtual environment. Nothing to do while what is there fits the sources.
+compile_core.py            make it of the present sources
+compile_core.py --fits     only say, by exit code, whether what is there was made of them
 """
 
 import shutil
 import sys
 from pathlib import Path
-
-from mypyc.build import mypycify
-from setuptools import Distribution
-from setuptools.command.build_ext import build_ext
 
 from vedette.compiled import LIBRARY, MODULES, Manifest, present_fingerprint
 
@@ -19,28 +16,30 @@ WORK = ROOT / "build" / "core"
 
 def main() -> int:
     fingerprint = present_fingerprint()
-    present = Manifest.read()
-    if present is not None and present.fingerprint == fingerprint:
-        return 0
-    print("vedette: compiling the core (a minute or so; VEDETTE_COMPILED=0 goes without)", flush=True)
+    if sys.argv[1:] == ["--fits"]:
+        present = Manifest.read()
+        return 0 if present is not None and present.fingerprint == fingerprint else 1
+    made = compile_modules()
     shutil.rmtree(Manifest.PLACE, ignore_errors=True)
     Manifest.PLACE.mkdir()
-    files = {}
-    for extension, built in compile_modules():
-        file = f"{extension}.so"
-        shutil.copy(built, Manifest.PLACE / file)
-        files[extension] = file
-    Manifest(fingerprint, files).write()
+    for module, file in made.items():
+        shutil.copy(file, Manifest.PLACE / f"{module}.so")
+    Manifest(fingerprint, {module: f"{module}.so" for module in made}).write()
     return 0
 
 
-def compile_modules() -> list[tuple[str, Path]]:
-    """The name and the file of every extension module made."""
+def compile_modules() -> dict[str, Path]:
+    """The files made, by the name of the extension module in each."""
+    # Heavy, and not needed to say that there is nothing to do.
+    from mypyc.build import mypycify
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
     sources = [str(Path("src", *module.split(".")).with_suffix(".py")) for module in MODULES]
     extensions = mypycify(
-        [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={WORK / 'types'}", "--no-warn-unused-configs", *sources],
+        [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={WORK / 'types'}", *sources],
         group_name=LIBRARY,
-        multi_file=True,
+        multi_file=True,  # a C file for each module: they are compiled side by side, and again only when changed
         opt_level="2",
         debug_level="0",
         target_dir=str(WORK),
@@ -50,7 +49,7 @@ def compile_modules() -> list[tuple[str, Path]]:
     command.parallel = 2
     command.ensure_finalized()
     command.run()
-    return [(e.name, Path(command.get_ext_fullpath(e.name))) for e in extensions]
+    return {e.name: Path(command.get_ext_fullpath(e.name)) for e in extensions}
 
 
 if __name__ == "__main__":

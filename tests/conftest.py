@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import postgres_url
+from vedette.compiled import is_compiled
 
 __all__ = ["postgres_url"]  # a fixture that a conftest imports is there for all tests
 
@@ -34,16 +35,15 @@ settings.load_profile("soak" if SOAK else "ci" if IN_CI else "default")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs PostgreSQL; leave soak tests out of an ordinary run, as deselected, not as skipped."""
+    """Mark what needs PostgreSQL; leave out what another run is for, as deselected, not as skipped."""
     for item in items:
         if "postgres_url" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
-    if SOAK:
-        return
-    soak = [item for item in items if item.get_closest_marker("soak")]
-    if soak:
-        config.hook.pytest_deselected(items=soak)
-        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+    elsewhere = ["soak"] * (not SOAK) + ["plain_core"] * is_compiled()
+    left_out = {item for item in items if any(map(item.get_closest_marker, elsewhere))}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _refuse_skip(report: Report) -> Report:

@@ -11,6 +11,7 @@ from benchmarks.cases import (
     queueing,
     reading,
     registering,
+    serving,
     stating,
     watching,
 )
@@ -27,4 +28,5 @@ CASES: tuple[Case, ...] = (
     *registering.CASES,
     *notifying.CASES,
     *queueing.CASES,
+    *serving.CASES,
 )

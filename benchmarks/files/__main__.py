@@ -1,4 +1,4 @@
-"""python -m benchmarks.files [--quick] [CASE …]: the five cases of step 6, each in a process of its own."""
+"""python -m benchmarks.files [--quick] [CASE …]: the cases of step 6, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ SIZES = {
     "burst": (20_000, 2_000),
     "edit": (10_000, 300),
     "first_ingest": (10_000, 300),
+    "backlog": (10_000, 1_500),
     "warm_restart": (10_000, 300),
     "waiting": (100_000, 5_000),
 }
@@ -24,6 +25,7 @@ GOALS = {
     "burst": "ratio at most 1.5, none missed",
     "edit": "searchable p99 under 2,000 ms, detected under 300 ms",
     "first_ingest": "ratios above 1",
+    "backlog": "decides what goes to Spark",
     "warm_restart": "under 3 s, nothing queued",
     "waiting": "under 500 MB",
 }

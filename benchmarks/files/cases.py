@@ -108,6 +108,22 @@ def first_ingest(base: Path, count: int) -> Figures:
     return figures
 
 
+def backlog(base: Path, count: int) -> Figures:
+    """The same first ingest by the daemon alone and by the daemon with Spark, whose start is part of it."""
+    root = base / "root"
+    copy_sources(root, count)
+    figures: dict[str, float | str] = {}
+    for name, spark in (("alone", False), ("with_spark", True)):
+        with parts(base / name, root, spark=spark) as made:
+            began, cpu = time.perf_counter(), time.process_time()
+            with running(made):
+                _all_done(made, count)
+                figures[f"{name}_s"] = time.perf_counter() - began
+                figures[f"{name}_daemon_cpu_s"] = time.process_time() - cpu
+            figures[f"{name}_chunks"] = made.store.collections()[COLLECTION]
+    return figures
+
+
 def warm_restart(base: Path, count: int) -> Figures:
     """A daemon starts over so many files that did not change: until it has compared them all."""
     root = base / "root"
@@ -151,7 +167,7 @@ def waiting(base: Path, count: int) -> Figures:
 
 
 CASES: Mapping[str, Callable[[Path, int], Figures]] = {
-    each.__name__: each for each in (burst, edit, first_ingest, warm_restart, waiting)
+    each.__name__: each for each in (burst, edit, first_ingest, backlog, warm_restart, waiting)
 }
 
 

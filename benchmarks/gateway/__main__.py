@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
-import time
 from argparse import ArgumentParser
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import uvloop
@@ -17,30 +12,9 @@ import uvloop
 from benchmarks.gateway.crowd import crowd
 from benchmarks.gateway.fanout import fan_out
 from benchmarks.gateway.load import CASES, Load
+from benchmarks.gateway.served import served
 
 __all__: list[str] = []
-
-
-@contextmanager
-def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
-    """A server; its port and the ids of its processes."""
-    port = 17_707
-    command = [sys.executable, "-m", "vedette", "serve", "--data", str(directory), "--port", str(port)]
-    command += ["--http-port", "0", "--workers", str(workers), "--no-pipeline"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while (
-            not (directory / "server.json").exists() or len(list(directory.glob("gateway-*.pid"))) < workers
-        ):
-            if process.poll() is not None:
-                raise SystemExit("the server did not start")
-            time.sleep(0.05)
-        pids = [json.loads((directory / "server.json").read_text())["pid"]]
-        pids += [int(mark.read_text()) for mark in directory.glob("gateway-*.pid")]
-        yield port, pids
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def main() -> None:

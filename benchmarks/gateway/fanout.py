@@ -16,7 +16,7 @@ from typing import cast
 from benchmarks.gateway.pushers import PUSHERS, Pusher, pushing
 from benchmarks.gateway.swarm import text_frame
 
-__all__ = ["fan_out"]
+__all__ = ["fan_out", "told_by"]
 
 _TEXT = "x" * 200
 _IN_FLIGHT = 4
@@ -111,7 +111,8 @@ async def _until(done: object) -> None:
         await asyncio.sleep(0.002)
 
 
-async def _measure(pusher: Pusher, readers: int, seconds: float) -> dict[str, float]:
+async def told_by(pusher: Pusher, readers: int, seconds: float) -> dict[str, float]:
+    """How many messages one server told its readers, a second and a second of its CPU time."""
     with TemporaryDirectory(prefix="vedette-push-") as folder, pushing(pusher, Path(folder)) as (port, cpu):
         race = _Race(pusher, readers)
         writer = await _join(
@@ -139,7 +140,7 @@ async def fan_out(readers: int, seconds: float) -> dict[str, dict[str, float | s
         if missing is not None:
             figures[pusher.name] = {"left_out": missing}
             continue
-        figures[pusher.name] = dict(await _measure(pusher, readers, seconds))
+        figures[pusher.name] = dict(await told_by(pusher, readers, seconds))
     ours = figures["vedette"]
     for name, found in figures.items():
         if name != "vedette" and "per_second" in found:

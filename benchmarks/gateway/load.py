@@ -14,7 +14,7 @@ import msgspec
 from benchmarks.gateway.processes import cpu_seconds, resident_bytes
 from benchmarks.gateway.swarm import SwarmClient, connect_swarm
 
-__all__ = ["CASES", "Figures", "Load"]
+__all__ = ["CASES", "Figures", "Load", "everybody_back", "one_watch", "own_watches"]
 
 _SENT_AT = re.compile(rb'"t\.at":(\d+)')
 _TOKEN = re.compile(rb'"resumeToken":"([^"]+)"')
@@ -184,6 +184,7 @@ async def everybody_back(load: Load) -> Figures:
         "seconds": took,
         "resumed": load.resumed,
         "told_to_resync": load.refused,
+        "still_away": load.connections - load.resumed - load.refused,
         "written_per_second_before": quiet,
         "written_per_second_meanwhile": await busy,
         "server_cpu_seconds": server,

@@ -11,12 +11,11 @@ between two steps, Python does.
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 __all__ = ["LIBRARY", "MODULES", "Manifest", "is_compiled", "prefer_compiled", "present_fingerprint"]
 
@@ -101,9 +100,7 @@ class _Finder:
     def __init__(self, files: Mapping[str, str]) -> None:
         self._files = files
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         file = self._files.get(name)
         if file is None:
             return None

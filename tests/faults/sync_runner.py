@@ -1,9 +1,18 @@
-"""`python sync_runner.py DATA`: takes up the watch `w`, saying each file that is done; meant to be killed."""
+"""`python sync_runner.py DATA`: takes up the watch `w` at every `start`, in a process that is meant to be killed.
+
+Reads `start`, then `kill` or `wait`. Lines: `ready` when all is opened, a number for the files that are done, `done`;
+after `kill` or `wait` `ended CODE`. The processes are forked from one that has loaded everything: what loading takes is
+no place to die at.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
+
+import qdrant_client  # noqa: F401 - loaded before the fork
 
 from vedette.clock import SystemClock
 from vedette.handshake.tables import HandshakeTables
@@ -17,8 +26,7 @@ from vedette.sources.files.seen import SeenFiles
 folder_run.BATCH_FILES = 4  # many places to die at
 
 
-def main() -> None:
-    data = Path(sys.argv[1])
+def sync(data: Path) -> None:
     tables, seen, store = (
         HandshakeTables(data / "handshake.db"),
         SeenFiles(data / "folders.db"),
@@ -29,6 +37,19 @@ def main() -> None:
     FolderRun("w", tables, seen, SystemClock(), ingestion).run(lambda done, total: print(done, flush=True))
     for each in (store, tables, seen):
         each.close()
+    print("done", flush=True)
+
+
+def main() -> None:
+    while sys.stdin.readline():
+        child = os.fork()
+        if not child:
+            sync(Path(sys.argv[1]))
+            return
+        if sys.stdin.readline() == "kill\n":
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        print("ended", os.waitstatus_to_exitcode(status), flush=True)
 
 
 main()

@@ -16,12 +16,13 @@ import pytest
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS
 from tests.gateway.test_http import get
-from tests.gateway.wire import Wire
+from tests.gateway.wire import Client, Wire
 from vedette.console import http, timely
 from vedette.console.metrics import metrics_text, service_figures
 from vedette.gateway import link
 from vedette.gateway import shell as shell_module
 from vedette.gateway.broker import Broker
+from vedette.gateway.close_codes import comes_back
 from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import GatewayServer, most_sockets
@@ -163,6 +164,85 @@ def test_requests_that_wait_are_bounded_in_bytes(wire: Wire):
     codes = [message["payload"]["code"] for message in client.all()]
     assert codes.count("busy") == 6
     assert client.ask("execute", {"statement": f"-- {'x' * size}"})["payload"]["code"] != "busy"
+
+
+def test_what_is_said_before_the_engine_has_answered_is_bounded_in_bytes(wire: Wire):
+    client = Client(wire, wire.boards[0])
+    size = wire.limits.max_pending_bytes // 10
+    statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * size}"}})
+    client.board.received(client.connection, json.dumps({"type": "auth", "payload": {"database": "default"}}))
+    for _ in range(15):
+        client.board.received(client.connection, statement)
+    assert wire.boards[0].intake.waiting <= wire.limits.max_pending_bytes
+    codes = [message["payload"]["code"] for message in client.all() if message["type"] == "error"]
+    assert codes.count("busy") == 6
+    assert wire.boards[0].intake.waiting == 0, "all were answered"
+
+
+def test_what_waits_for_all_connections_of_a_gateway_is_bounded_too():
+    wire = Wire(limits=GatewayLimits(gateway_pending_bytes=100_000))
+    clients = [wire.client() for _ in range(20)]
+    statement = json.dumps({"type": "execute", "id": "q", "payload": {"statement": f"-- {'x' * 9_000}"}})
+    for client in clients:
+        client.board.received(client.connection, statement)
+    for client in clients[:3]:
+        client.cut()
+    codes = [message["payload"]["code"] for client in clients for message in client.all()]
+    assert codes.count("busy") == 9
+    assert wire.boards[0].intake.waiting == 0, "answered, or gone"
+    wire.close()
+
+
+def test_a_database_has_its_connections_over_all_gateways_together():
+    wire = Wire(limits=GatewayLimits(max_connections_per_tenant=2))
+    wire.gateway()
+    wire.client(gateway=0)
+    second = wire.client(gateway=1)
+    third = Client(wire, wire.boards[0])
+    third.send("auth", {"database": "default"}, id="a")
+    assert third.take()["payload"]["code"] == "too_many_connections"
+    assert third.mailbox.closed is not None
+    assert comes_back(third.mailbox.closed[0])
+    wire.client("other", gateway=0)
+    second.cut()
+    wire.client(gateway=0)
+    wire.close()
+
+
+def test_resuming_again_and_again_is_bounded_as_subscribing_is():
+    """One token, any number of names."""
+    wire = Wire(limits=GatewayLimits(max_subscriptions_per_connection=3, max_subscriptions_per_tenant=5))
+    first, second = wire.client(), wire.client()
+    first.define("node Task { n: Int = 0 }")
+    first.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t"}, id="s")
+    token = first.take()["payload"]["resumeToken"]
+    outcomes = [
+        client.ask("resume", {"token": token, "subId": f"s{n}"})
+        for client in (first, second)
+        for n in range(4)
+    ]
+    codes = [each["payload"]["code"] if each["type"] == "error" else each["status"] for each in outcomes]
+    assert codes == ["ok", "ok", "E8006", "E8006", "ok", "ok", "E8006", "E8006"]
+    assert first.ask("resume", {"token": token, "subId": "s1"})["status"] == "ok", "one that it has"
+    wire.close()
+
+
+def test_ending_a_watch_of_ones_own_looks_at_nobody_else(wire: Wire):
+    client = wire.client()
+    client.define("node Task { n: Int = 0 }")
+    client.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t", "exclusive": True}, id="s")
+    handle = client.take()["payload"]["handle"]
+
+    class Closed(dict[Any, Any]):
+        def values(self) -> Any:
+            raise AssertionError("a hundred thousand clients were looked at")
+
+    wire.broker.clients = Closed(wire.broker.clients)
+    client.execute(f"CANCEL WATCH #{handle}")
+    ended = [message["payload"] for message in client.all() if message["type"] == "status"]
+    assert [(each["status"], each["subIds"]) for each in ended] == [("ended", ["s"])]
+    assert not next(iter(wire.broker.clients.items()))[1].subs
+    wire.broker.clients = dict(wire.broker.clients.items())
 
 
 def test_a_flood_of_acks_is_one_ack():

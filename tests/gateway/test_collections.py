@@ -23,7 +23,7 @@ from vedette.change import Event
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
 from vedette.console.metrics import metrics_text, service_figures
-from vedette.errors import PolicyError, SourceError, SubscriptionError
+from vedette.errors import SourceError, SubscriptionError, WatchError
 from vedette.gateway import collection_registrar
 from vedette.pipeline import ingest_link
 from vedette.pipeline.ingest_frames import PartitionStatus, Status, WindowTold
@@ -412,7 +412,7 @@ def test_a_store_that_is_shared_and_executors_elsewhere(tmp_path: Path, postgres
 
 
 async def who_asks(shop: Shop, ada: str, grace: str) -> None:
-    """`request.auth` is what it was when somebody subscribed; where policies decide, actors see nothing external."""
+    """`request.auth` is what it was when somebody subscribed; what no policy shows is refused."""
     shop.write(("a", {"owner": ada}), ("b", {"owner": grace}))
     mine = "doc.owner == request.auth.userId"
     async with (
@@ -434,7 +434,7 @@ async def who_asks(shop: Shop, ada: str, grace: str) -> None:
             assert [row["id"] for row in (*initial.matches, entered.match)] == list(keys)
             assert watch.poll() == []
         shop.server.home.default.define("ontology Rules { policy all: ON MATCH(p: Person) ALLOW IF true }")
-        with pytest.raises(PolicyError, match="E7001"):
+        with pytest.raises(WatchError, match="E8001"):
             await one.watch(WATCH).ready()
 
 

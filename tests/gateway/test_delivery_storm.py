@@ -12,7 +12,7 @@ on the way no event contradicts it: no repeat, no hole, and nobody had to begin 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -227,7 +227,7 @@ class Storm:
             address=ADDRESS,
             quotas=Quotas(),
             clock=SystemClock(),
-            call=lambda work: work(),
+            call=self._call,
             lapsed=lambda: pytest.fail("the lease was lost"),
             removed=lambda _: None,
         )
@@ -237,6 +237,9 @@ class Storm:
         self.documents: dict[str, int] = {}
         self.followers: list[Follower] = []
         self._written = 0
+
+    def _call(self, work: Callable[[], object]) -> None:
+        work()
 
     def stream(self) -> JournalStream:
         options = {"journal": self.journal.address, "index": str(self._home / "index"), "maxrows": "12"}

@@ -13,6 +13,7 @@ from vedette.pipeline.ingest_desk import IngestDesk
 from vedette.pipeline.ingest_frames import Deliver, WindowTold
 from vedette.pipeline.stream import stop_stream
 from vedette.pipeline.windows import start_windows
+from vedette.policy.collections import SightRule
 from vedette.sources.images import decode_image
 from vedette.subscriptions.forms import Form
 from vedette.subscriptions.registry import SubscriptionRequest
@@ -23,8 +24,14 @@ COUNTED = (
 )
 
 
-def watch(shop: Shop, id: str, text: str) -> int:
-    form = Form(kind="watch", source=text, time=SystemClock().now())
+SIGHT = (
+    SightRule(allow=True, attribute=None, variable="o", condition="o.n != 2"),
+    SightRule(allow=False, attribute="total", variable="o", condition="o.n = 3"),
+)
+
+
+def watch(shop: Shop, id: str, text: str, sight: tuple[SightRule, ...] | None = None) -> int:
+    form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight)
     wish = SubscriptionRequest(
         id=id, tenant="default", collection="shop::orders", boundary=shop.journal.last_offset(), form=form
     )
@@ -67,9 +74,11 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
     query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
     try:
         in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
+        in_sight = watch(shop, "seen", COUNTED, SIGHT)
         write(shop, 3, 4)
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 120)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 60)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_sight) == {"paid": (3, 5)}, 60)
         os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
         write(shop, 5)
         write(shop, 1, status="open")
@@ -84,6 +93,9 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
     try:
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 120)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 60)
+        assert shop.receiver.wait_for(
+            lambda: counted(shop, in_sight) == {"paid": (4, 15), "open": (1, 1)}, 60
+        )
         types = [event["type"] for event in told(shop, in_counts)]
         assert types[0] == "initial"
         assert set(types[1:]) <= {"added", "changed"}

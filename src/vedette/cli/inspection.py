@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from vedette.clock import Clock
+from vedette.compiled import is_compiled
 from vedette.storage.directory import list_databases
 
 __all__ = ["CHECKS", "Finding", "Surroundings", "examine"]
@@ -73,6 +74,15 @@ def python(_surroundings: Surroundings) -> Finding:
     if sys.version_info >= OLDEST_PYTHON:
         return Finding(check="python", status="ok", found=found)
     return Finding(check="python", status="fail", found=found, advice="Install Python 3.11 or newer.")
+
+
+def core(_surroundings: Surroundings) -> Finding:
+    if is_compiled():
+        return Finding(check="core", status="ok", found="compiled")
+    if os.environ.get("VEDETTE_COMPILED") == "0":
+        return Finding(check="core", status="ok", found="plain Python, as VEDETTE_COMPILED=0 asks")
+    advice = "Everything works, commits take about twice as long; `make setup` compiles it where there is a C compiler."
+    return Finding(check="core", status="warn", found="plain Python", advice=advice)
 
 
 def java(surroundings: Surroundings) -> Finding:
@@ -213,4 +223,4 @@ def _writable(place: Path) -> Path:
     return place
 
 
-CHECKS: tuple[Check, ...] = (python, java, sqlite, postgresql, directory, disk, descriptors)
+CHECKS: tuple[Check, ...] = (python, core, java, sqlite, postgresql, directory, disk, descriptors)

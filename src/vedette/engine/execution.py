@@ -121,26 +121,37 @@ def _read_in_slices(
     view = snapshot if opened is None else opened.view_over(snapshot)
     context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(view))
 
-    def next_pause() -> int:
-        return min(context.work + database.settings.statement_slice, context.work_limit)
-
-    def step_aside() -> None:
-        context.work_pause = next_pause()
-        database.turn.release()
-        try:
-            sleep(_BREATH_SECONDS)
-        finally:
-            database.turn.acquire()
-        if opened is not None:
-            opened.check_usable()
-
-    context.work_pause = next_pause()
-    context.pause = step_aside
+    slices = _Slices(session, context)
+    context.pause = slices.step_aside
     try:
         return query.rows.run(context), context
     finally:
-        context.pause = None  # step_aside holds the context: no cycle is left behind
+        context.pause = None  # it holds the context: no cycle is left behind
         state.close_snapshot(snapshot)
+
+
+class _Slices:
+    """A long read by a session: after each slice of work others get their turn."""
+
+    def __init__(self, session: Session, context: Context) -> None:
+        self._database, self._opened = session.database, session.transaction
+        self._context = context
+        self._plan()
+
+    def _plan(self) -> None:
+        context = self._context
+        context.work_pause = min(context.work + self._database.settings.statement_slice, context.work_limit)
+
+    def step_aside(self) -> None:
+        self._plan()
+        turn = self._database.turn
+        turn.release()
+        try:
+            sleep(_BREATH_SECONDS)
+        finally:
+            turn.acquire()
+        if self._opened is not None:
+            self._opened.check_usable()
 
 
 class SteadyView:

@@ -113,7 +113,9 @@ class LastingWatches:
     def _begin_after_next_note(self, watch: Watch) -> None:
         details, position = watch.details, watch.position
         if details.window is not None and details.window.gathers:
-            position += 1  # what the window has gathered comes under the next position, or is lost with the process
+            position += (
+                1  # what the window has gathered comes under the next position, or is lost with the process
+            )
         details.base = self._database.state.sequence + 2
         details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.base}
         details.cursor |= {"start": position, "snapshot": position}

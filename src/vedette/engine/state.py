@@ -14,6 +14,7 @@ from vedette.element import Element, View
 from vedette.engine.program import Program
 from vedette.errors import ConstraintViolation, TransactionError
 from vedette.graph import integrity
+from vedette.fairness import in_turns
 from vedette.graph.constraints import check_constraints
 from vedette.graph.graph import Graph, IndexLayout
 from vedette.graph.overlay import Overlay
@@ -180,7 +181,7 @@ class GraphState:
         graph = self.graph
         for snapshot in self.snapshots:
             _keep_before(snapshot, changes)
-        for before, after in changes:
+        for before, after in in_turns(changes):
             if before is None:
                 graph.add(after)  # type: ignore[arg-type]
             elif after is None:

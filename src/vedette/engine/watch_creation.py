@@ -61,15 +61,20 @@ class WatchCreation:
             compiled = self._compile(request, options, guarded)
             guard = check_watch_rights(request, compiled) if guarded else None
             constants = request.constants + self.capture(request, compiled, guard)
-            watch = self._make(compiled, constants, options, session.id, session.actor)
             if options.mode == "consume":
                 check_consumable(compiled.shape, options, acts=bool(compiled.actions))
-                self._set_destination(watch, request)
+            watch = self._make(compiled, constants, options, session.id, session.actor)
             if statement.name is not None:
                 watch.details.name = statement.name
+            try:
+                self._set_destination(watch, request)
+                self._begin(watch)
+            except BaseException:
+                self._unmake(watch)
+                raise
+            if statement.name is not None:
                 session.bindings[statement.name] = self._watching.id_of(watch)
             self._watching.by_session.setdefault(session.id, {})[watch.number] = None
-            self._begin(watch)
             self._watching.windows.begin(watch)
             if watch.lasts:
                 watch.details.request = request
@@ -120,7 +125,7 @@ class WatchCreation:
 
     def _set_destination(self, watch: Watch, request: Request) -> None:
         """Where dead letters go; whether it is there is asked when one is moved (E8007)."""
-        reference = watch.options.dead_letter
+        reference = watch.options.dead_letter if watch.options.mode == "consume" else None
         if reference is not None:
             self._watching.consuming.destinations[watch.number] = named_id(request, reference)
 
@@ -166,6 +171,14 @@ class WatchCreation:
         if options.window.kind != "none":
             watch.details.window = WindowState(options.window, now)
         return watch
+
+    def _unmake(self, watch: Watch) -> None:
+        """What it begins with cannot be told: it never was."""
+        self._watching.consuming.destinations.pop(watch.number, None)
+        if watch.number in self._watching.hub.watches:
+            if not watch.has_details or not watch.details.away:
+                self._watching.hub_of(watch).remove(watch)
+            self._watching.hub.forget(watch)
 
     def _begin(self, watch: Watch) -> None:
         """What is there already, or since then, and from now on what comes."""

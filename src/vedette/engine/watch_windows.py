@@ -36,12 +36,13 @@ class WatchWindows:
             and watch.status is not WatchStatus.CANCELLED
         ):
             self.open[watch.number] = watch
+            clock, window = self._watching.database.clock, watch.details.window
+            window.due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
             self._schedule(watch)
 
     def _schedule(self, watch: Watch) -> None:
-        clock, window = self._watching.database.clock, watch.details.window
-        due = clock.monotonic() + max(0.0, (window.end - clock.now()).total_seconds())
-        watch.details.timer = clock.call_at(due, lambda: self._window_ends(watch))
+        clock = self._watching.database.clock
+        watch.details.timer = clock.call_at(watch.details.window.due, lambda: self._window_ends(watch))
 
     def forget(self, watch: Watch) -> None:
         if self.open.pop(watch.number, None) is not None:
@@ -51,11 +52,17 @@ class WatchWindows:
         with self._watching.database.turn:
             if watch.status is WatchStatus.CANCELLED or self._watching.database.read_only is not None:
                 return
-            state = self._watching.database.state
-            told = Told(state.tick, state.sequence, timestamp_to_ms(self._watching.database.clock.now()))
-            deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
+            state, clock = self._watching.database.state, self._watching.database.clock
+            watch.details.window.follow(clock.now(), clock.monotonic())
+            told = Told(state.tick, state.sequence, timestamp_to_ms(clock.now()))
+            try:
+                deltas = self._grouped_window(watch) if watch.shape.aggregates else self._event_window(watch)
+            except VedetteError as error:
+                self._watching.fail(watch, error)
+                return
             if deltas and watch.details.cursor is not None:
                 told.sequence = self._watching.lasting.will_tell(watch, len(deltas))
+            if deltas and told.sequence > self._watching.database.gate.durable_tick:
                 self._flush_soon()
             for delta in deltas:
                 told.deliver(watch, delta)

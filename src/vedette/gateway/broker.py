@@ -22,9 +22,10 @@ from vedette.errors import PolicyError, SourceError, StoreError, VedetteError, W
 from vedette.gateway import link
 from vedette.gateway.audit import audit
 from vedette.gateway.broker_client import Client
+from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.collection_desk import CollectionDesk
 from vedette.gateway.desk import Desk
-from vedette.gateway.frames import engine_error, message
+from vedette.gateway.frames import FrameError, engine_error, message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.ports import Port
 from vedette.gateway.requests import Requests
@@ -159,11 +160,13 @@ class Broker:
 
     def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
         """Tell everyone who follows them that this is the end, and why."""
-        ended = {id(stream) for stream in streams}
+        ended = {id(stream) for stream in streams if stream.members}
         for stream in streams:
             for port in stream.ports:
                 self._told.append((port, link.Ended(stream=stream.number, payload=payload), None, None))
-        for client in self.clients.values():
+        owners = [s.owner[0] for s in streams if isinstance(s, WatchStream) and s.owner is not None]
+        alone = len(owners) == len(streams)
+        for client in owners if alone or not ended else list(self.clients.values()):
             for name in [n for n, s in client.subs.items() if id(s) in ended]:
                 self.part(client, name)
 
@@ -205,21 +208,28 @@ class Broker:
 
     def _open(self, port: Port, record: link.Open) -> None:
         refusal: dict[str, Any] | None = None
-        fatal = False
+        close = 0
         try:
             desk = self.desk(record.tenant)
             if not record.system:
                 desk.database.session(record.actor or "").close()
+            if desk.connections >= self.limits.max_connections_per_tenant and not record.local:
+                text = "this database has as many connections as it may: try again later"
+                raise FrameError("too_many_connections", text)
+            desk.connections += 1
             self.clients[port, record.conn] = client = Client(port, record, desk)
             self.say(client, link.Opened(conn=record.conn, id=record.id), record.id)
         except VedetteError as error:
             refusal = engine_error(error)
-            fatal = isinstance(error, PolicyError)
+            close = CloseCode.AUTH_REFUSED if isinstance(error, PolicyError) else 0
+        except FrameError as error:
+            refusal = {"code": error.code, "message": error.text, "retryable": True}
+            close = CloseCode.TRY_LATER
         except Exception:
             log.exception("A connection could not be opened", extra={"action": "broker.open_failed"})
             refusal = {"code": "internal", "message": "internal error"}
         if refusal is not None:
-            failed = link.Failed(conn=record.conn, id=record.id, payload=refusal, fatal=fatal)
+            failed = link.Failed(conn=record.conn, id=record.id, payload=refusal, close=close)
             self._told.append((port, failed, None, None))
 
     def desk(self, tenant: str) -> Desk:
@@ -253,8 +263,12 @@ class Broker:
 
     # --- subscriptions ------------------------------------------------------------------------------------------
 
-    def check_quotas(self, client: Client) -> None:
+    def check_quotas(self, client: Client, name: str) -> None:
+        """Whether there may be one more subscription, unless the name is one that it has already."""
+        if name in client.subs:
+            return
         checks = (
+            (len(client.subs), self.limits.max_subscriptions_per_connection),
             (client.desk.subscriptions, self.limits.max_subscriptions_per_tenant),
             (self.subscriptions, self.limits.max_subscriptions_total),
         )
@@ -324,6 +338,7 @@ class Broker:
 
     def _shut(self, client: Client, *, orderly: bool, returns: bool) -> None:
         del self.clients[client.port, client.conn]
+        client.desk.connections -= 1
         if client.session is not None and not client.busy:  # first: it says how its watches ended
             client.session.close(lost=not orderly)  # who was cut off has failed at what it held
         for name in list(client.subs):

@@ -38,7 +38,6 @@ from vedette.gateway.collection_streams import (
 from vedette.gateway.frames import encode, engine_error, message, wire_value
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.subscribing import MATCHER_VERSION
-from vedette.pipeline.causal import CausalHold, HeldTooMuch
 from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
 from vedette.pipeline.ingest_frames import (
     Complete,
@@ -65,6 +64,8 @@ class CollectionDesk:
         self._numbers: dict[int, CollectionStream] = {}
         """Streams by their number at the registry."""
         self._standing: set[CollectionStream] = set()
+        self._holding: set[CollectionStream] = set()
+        """Streams in causal order for which something has come that they were not told yet."""
         self._opening = 0
         self._early: dict[int, list[Told]] = {}
         """For numbers that are not known yet, while something is being opened."""
@@ -74,8 +75,6 @@ class CollectionDesk:
         self._reached = 0
         """All partitions are told up to this offset."""
         self._rights = RightsReview(registrar.call, self.see_anew, self._end)
-        self._hold = CausalHold()
-        """What streams in causal order are told when the batch is complete."""
         self.events = 0
         """What was told to streams here, so far."""
         self.resyncs = 0
@@ -153,7 +152,7 @@ class CollectionDesk:
         stream.registered, stream.version, stream.boundary = opened.numbers, opened.version, opened.boundary
         stream.collections, stream.partitions = opened.collections, frozenset(opened.epochs)
         self._ingest.know(opened.epochs)
-        self._states = opened.states | self._states
+        self._states = {**opened.states, **self._states}
         self._numbers.update(dict.fromkeys(opened.numbers, stream))
         self._standing.add(stream)
         waiting, stream.waiting = stream.waiting, []
@@ -279,6 +278,7 @@ class CollectionDesk:
 
     def _unregister(self, stream: CollectionStream) -> None:
         self._standing.discard(stream)
+        self._holding.discard(stream)
         for number in stream.registered:
             self._numbers.pop(number, None)
             self._ingest.forget(number)
@@ -346,18 +346,16 @@ class CollectionDesk:
                 case WindowTold():
                     self._window(output)
                 case Resync(partition=partition):
-                    self._release(output)
                     self._resync(self._following(partition), "generation")
                 case Reached():
                     assert isinstance(frame, Complete)
-                    self._release(output)
                     self._complete(output.offset, frame.version)
                 case PartitionStatus():
                     self._status(output)
 
     def _told(self, told: Told) -> None:
         """To everyone it concerns: at once, or in causal order when its batch is complete."""
-        change, causal = ToldChange(told.change), _nobody()
+        change = ToldChange(told.change)
         for reason, numbers in zip(Reason, told[1:], strict=True):
             for number in numbers:
                 stream = self._numbers.get(number)
@@ -366,26 +364,16 @@ class CollectionDesk:
                         self._early.setdefault(number, []).append(_only(told.change, number, reason))
                 elif not stream.hears(told.change):
                     continue
-                elif stream.wanted.causal:
-                    causal[reason].append(number)
-                else:
+                elif stream.hold is None:
                     self._tell(stream, change, reason)
-        if any(causal):
-            self._release(Told(told.change, *map(tuple, causal)))
-
-    def _release(self, output: Told | Resync | Reached) -> None:
-        for each in self._hold.take(output):
-            match each:
-                case Told():
-                    change = ToldChange(each.change)
-                    for reason, numbers in zip(Reason, each[1:], strict=True):
-                        for stream in filter(None, map(self._numbers.get, numbers)):
-                            self._tell(stream, change, reason)
-                case HeldTooMuch():
-                    self._resync([s for s in self._numbers.values() if s.wanted.causal], "overflow")
+                elif stream.hold.keep(told.change.offset, (change, reason)):
+                    self._holding.add(stream)
+                else:
+                    self._resync([stream], "overflow")
 
     def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
-        self._number(stream, lambda: stream.tell_change(change, reason))
+        if stream.state is not StreamState.CLOSED:
+            self._number(stream, lambda: stream.tell_change(change, reason))
 
     def _window(self, told: WindowTold) -> None:
         stream = self._numbers.get(told.subscription)
@@ -427,6 +415,11 @@ class CollectionDesk:
         for stream in [stream for stream in self._standing if stream.version <= version]:
             stream.state = StreamState.LIVE
             self._standing.discard(stream)
+        for stream in [stream for stream in self._holding if stream.state is StreamState.LIVE]:
+            for change, reason in stream.hold.release(offset) if stream.hold else ():
+                self._tell(stream, change, reason)
+            if not stream.hold:
+                self._holding.discard(stream)
 
     def _status(self, status: PartitionStatus) -> None:
         before = self._states.get(status.partition)

@@ -49,7 +49,7 @@ class Opened(NamedTuple):
     """As the journal calls them ▸ as the client does."""
     epochs: dict[int, int]
     """The source's partitions and their epochs, no younger than the boundary."""
-    states: dict[int, str]
+    states: Mapping[int, str]
     """How its partitions are told: live, stale, or behind (shedding, degraded)."""
     documents: Documents | None
 

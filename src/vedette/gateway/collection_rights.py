@@ -74,7 +74,7 @@ def _eyes(wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, 
 
 
 class RightsReview:
-    """Streams of actors; when a commit may have changed what they are shown, it is asked anew. On the engine's thread."""
+    """Streams of actors: when a commit may have changed what they are shown, they are asked about anew."""
 
     def __init__(
         self,

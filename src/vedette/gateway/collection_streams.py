@@ -21,6 +21,7 @@ from vedette.gateway.frames import wire_value
 from vedette.gateway.streams import Stream
 from vedette.language.documents import DocumentFilter, Environment
 from vedette.language.queries import Query
+from vedette.pipeline.causal import CausalHold
 from vedette.pipeline.ingest_frames import DeliveredChange, WindowTold
 from vedette.policy.collections import SightRule
 from vedette.sources.images import decode_image
@@ -153,6 +154,7 @@ class CollectionStream(Stream):
         "boundary",
         "collections",
         "heard",
+        "hold",
         "ids",
         "partitions",
         "places",
@@ -193,6 +195,8 @@ class CollectionStream(Stream):
         """Partition ▸ the last change that it was told."""
         self.heard: dict[int, Place] = {} if wanted.causal else self.places
         """Partition ▸ the last change that came for it; in causal order it is told later."""
+        self.hold: CausalHold[tuple[ToldChange, Reason]] | None = CausalHold() if wanted.causal else None
+        """What came and is told when its batch is complete."""
         self.waiting: list[Joining] = []
         """Who waits for it to be opened."""
         self._ended = ended
@@ -313,6 +317,7 @@ class CollectionStream(Stream):
         self.state = StreamState.OPENING
         self.registered, self.places = (), {}
         self.heard = {} if wanted.causal else self.places
+        self.hold = CausalHold() if wanted.causal else None
         self.desk.window.forget(self.history)
 
     def initial(self, rows: list[dict[str, Any]], seq: int, offset: int, position: int) -> bytes:

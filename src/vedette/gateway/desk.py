@@ -43,6 +43,7 @@ class Desk:
         self.streams: dict[bytes, Stream] = {}
         """Streams that can be joined and resumed, by the hash of what they are."""
         self.taps: dict[tuple[str, str | None], CollectionTap] = {}
+        self.connections = 0
         self.subscriptions = 0
         self.candidates = 0
         """Filters that were asked about a change, because the index proposed them."""

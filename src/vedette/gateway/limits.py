@@ -25,6 +25,8 @@ class GatewayLimits:
     """Requests of one connection that are not answered yet."""
     max_pending_bytes: int = 8_388_608
     """And their bytes together."""
+    gateway_pending_bytes: int = 268_435_456
+    """The same of all connections of a gateway."""
     auth_seconds: float = 10.0
     heartbeat_seconds: float = 30.0
     stuck_seconds: float = 30.0

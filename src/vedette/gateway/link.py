@@ -211,8 +211,8 @@ class Failed(_Record):
     conn: int
     id: str | None
     payload: dict[str, Any]
-    fatal: bool = False
-    """Whether the connection cannot go on: its actor is not there."""
+    close: int = 0
+    """The code to close the connection with, which cannot go on; 0: it goes on."""
 
 
 class Answer(_Record):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["Load", "Outbox", "Watermarks"]
+__all__ = ["Intake", "Load", "Outbox", "Watermarks"]
 
 
 class Load(IntEnum):
@@ -43,6 +43,20 @@ class Watermarks:
         elif waiting_bytes >= self._soft:
             self.load = max(self.load, Load.SOFT)
         return self.load
+
+
+class Intake:
+    """The bytes that all clients of a gateway have asked with and that wait for an answer."""
+
+    __slots__ = ("_most", "waiting")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self.waiting = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many more may wait; something always may."""
+        return not self.waiting or self.waiting + size <= self._most
 
 
 class Outbox:

@@ -28,6 +28,7 @@ from vedette.gateway.auth import AuthError, Authority, Grant
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import FrameError, Message, message, read_message
 from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.outbox import Intake
 from vedette.gateway.parcel import Bundle, Parcel
 from vedette.gateway.subscription import Hold, Subscription
 from vedette.gateway.tally import Tally
@@ -62,6 +63,7 @@ class Connection:
     __slots__ = (
         "_ask",
         "_authority",
+        "_intake",
         "_limits",
         "_now",
         "_pending",
@@ -89,6 +91,7 @@ class Connection:
         limits: GatewayLimits,
         ask: Callable[[Any], bool],
         now: Callable[[], datetime],
+        intake: Intake,
         tally: Tally,
     ) -> None:
         self.number = number
@@ -104,14 +107,15 @@ class Connection:
         self._limits = limits
         self._ask = ask
         self._now = now
+        self._intake = intake
         self._tally = tally
         self._pending = 0
         self._pending_bytes = 0
         """At most what waits for the engine: counted anew when nothing waits."""
         self._size = 0
         """Bytes of the message that is being taken."""
-        self._waiting: list[Message] | None = None
-        """What came while the engine was asked."""
+        self._waiting: list[tuple[Message, int]] | None = None
+        """What came while the engine was asked, with its bytes."""
         self._wanted: dict[str, frames.Subscribe] | None = None
         """Subscriptions that are asked for and not there yet."""
 
@@ -141,9 +145,11 @@ class Connection:
 
     def _postpone(self, msg: Message) -> None:
         self._waiting = self._waiting if self._waiting is not None else []
-        if len(self._waiting) >= self._limits.max_pending_requests:
-            raise FrameError("busy", "too many messages before auth_ack", msg.id)
-        self._waiting.append(msg)
+        full = len(self._waiting) >= self._limits.max_pending_requests
+        if full or not self._has_room():
+            raise FrameError("busy", "too much was said before auth_ack", msg.id)
+        self._waiting.append((msg, self._size))
+        self._count_pending()
 
     # --- auth ---------------------------------------------------------------------------------------------------
 
@@ -195,7 +201,8 @@ class Connection:
     def _take_waiting(self) -> None:
         """What came while the engine was asked: its turn has come, whatever the answer was."""
         waiting, self._waiting = self._waiting or [], None
-        for msg in waiting:
+        self._nothing_waits()
+        for msg, self._size in waiting:
             try:
                 self._take(msg)
             except FrameError as error:
@@ -221,16 +228,31 @@ class Connection:
         if self._pending >= self._limits.max_pending_requests:
             text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
             self.fail("busy", text, id, retryable=True)
-        elif self._pending and self._pending_bytes + self._size > self._limits.max_pending_bytes:
+        elif not self._has_room():
             text = f"requests of more than {self._limits.max_pending_bytes} bytes wait for an answer"
             self.fail("busy", text, id, retryable=True)
         elif not self._ask(record):
             self.fail("busy", "the server is overloaded: try again", id, retryable=True)
         else:
             self._pending += 1
-            self._pending_bytes += self._size
+            self._count_pending()
             return True
         return False
+
+    def _has_room(self) -> bool:
+        """Whether the message that is being taken may wait, too: for this connection, and for the gateway."""
+        mine = self._pending_bytes + self._size
+        return (not self._pending_bytes or mine <= self._limits.max_pending_bytes) and self._intake.has_room(
+            self._size
+        )
+
+    def _count_pending(self) -> None:
+        self._pending_bytes += self._size
+        self._intake.waiting += self._size
+
+    def _nothing_waits(self) -> None:
+        self._intake.waiting -= self._pending_bytes
+        self._pending_bytes = 0
 
     def _execute(self, msg: Message) -> None:
         params = frames.live_params(msg.payload.params)
@@ -388,7 +410,7 @@ class Connection:
     def _came_back(self) -> None:
         self._pending -= 1
         if not self._pending:
-            self._pending_bytes = 0
+            self._nothing_waits()
 
     def answered(self, data: bytes) -> None:
         self._came_back()
@@ -401,8 +423,8 @@ class Connection:
         if self.state is State.OPENING:
             self.state, self.grant = State.NEW, None
             self.say(message("error", record.payload, record.id))
-            if record.fatal:
-                self.end(CloseCode.AUTH_REFUSED, "this actor is not there")
+            if record.close:
+                self.end(record.close, str(record.payload["code"]))
             else:
                 self._take_waiting()
             return
@@ -458,6 +480,11 @@ class Connection:
 
     def beat(self) -> None:
         self.sink.send(_HEARTBEAT)
+
+    def gone(self) -> None:
+        """The client is not there any more: what it asked is nobody's."""
+        self.state = State.CLOSED
+        self._nothing_waits()
 
 
 MESSAGES: Mapping[str, Callable[[Connection, Message], None]] = {

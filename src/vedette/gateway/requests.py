@@ -145,11 +145,12 @@ class Requests:
     # --- subscriptions ------------------------------------------------------------------------------------------
 
     def _subscribe(self, client: Client, record: link.SubscribeTo) -> None:
-        self._broker.check_quotas(client)
+        self._broker.check_quotas(client, record.sub)
         self._broker.part(client, record.sub)
         self._broker.subscribing.subscribe(client, record)
 
     def _resume(self, client: Client, record: link.Take) -> None:
+        self._broker.check_quotas(client, record.sub)
         self._broker.subscribing.resume(client, record)
 
     def _drop(self, client: Client, record: link.Drop) -> None:

@@ -17,9 +17,9 @@ from vedette.gateway.auth import Authority
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import message
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.outbox import Load, Watermarks
+from vedette.gateway.outbox import Intake, Load, Watermarks
 from vedette.gateway.parcel import Bundle, Parcel
-from vedette.gateway.protocol import Connection, Sink, State
+from vedette.gateway.protocol import Connection, Sink
 from vedette.gateway.subscription import Hold, Subscription
 from vedette.gateway.tally import Delays, Tally
 
@@ -55,6 +55,7 @@ class Switchboard:
         self.authority = authority
         self.connections: dict[int, Connection] = {}
         self.subscriptions = 0
+        self.intake = Intake(limits.gateway_pending_bytes)
         self.tally = Tally()
         self.bridged_bytes = 0
         """What waits for clients that are no sockets of a `GatewayServer`: readers of server-sent events."""
@@ -64,7 +65,6 @@ class Switchboard:
         self._ask = ask
         self._last_number = 0
         self._audiences: dict[int, _Audience] = {}
-        self._tenants: dict[str, int] = {}
 
     # --- connections come and go --------------------------------------------------------------------------------
 
@@ -82,6 +82,7 @@ class Switchboard:
             limits=self.limits,
             ask=self._asked,
             now=self.now,
+            intake=self.intake,
             tally=self.tally,
         )
         self.connections[number] = connection
@@ -102,27 +103,13 @@ class Switchboard:
             self._leave(connection, sub)
         connection.subscriptions.clear()
         if connection.grant is not None:
-            self._count(connection.grant.tenant, -1)
             back = not orderly if returns is None else returns
             self._ask(link.Shut(conn=connection.number, orderly=orderly, returns=back))
-        connection.state = State.CLOSED
+        connection.gone()
 
     def received(self, connection: Connection, data: bytes | str) -> None:
-        """One message of a client; a tenant with too many connections is told when it shows itself."""
-        knew = connection.grant
+        """One message of a client."""
         connection.received(data)
-        if knew is None and connection.grant is not None:
-            self._count(connection.grant.tenant, +1)
-            if self._tenants[connection.grant.tenant] > self.limits.max_connections_per_tenant:
-                connection.fail("too_many_connections", "this database has as many connections as it may")
-                connection.end(CloseCode.TRY_LATER, "too many connections")
-
-    def _count(self, tenant: str, step: int) -> None:
-        left = self._tenants.get(tenant, 0) + step
-        if left > 0:
-            self._tenants[tenant] = left
-        else:
-            self._tenants.pop(tenant, None)
 
     # --- what the broker says -----------------------------------------------------------------------------------
 
@@ -255,10 +242,7 @@ class Switchboard:
     def _failed(self, record: link.Failed) -> None:
         connection = self.connections.get(record.conn)
         if connection is not None:
-            before = connection.grant
             connection.refused(record)
-            if before is not None and connection.grant is None:
-                self._count(before.tenant, -1)
 
     def _answered(self, record: link.Answer) -> None:
         connection = self.connections.get(record.conn)

@@ -5,35 +5,27 @@ journal, perhaps in another partition. So for a causal watch the order of the jo
 until the end of a batch says that everything up to some offset was told, of idle partitions too
 (`ingest_desk.Reached`), and is then handed on in the order of offsets.
 
+Each watch has a hold of its own: the end of a batch that did not know the watch yet says nothing about what the watch
+is told of the past.
+
 What is held is bounded. When a watch would hold more, it must begin anew: a causal order with a hole is none.
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import NamedTuple, TypeAlias
+from typing import Generic, TypeVar
 
-from vedette.pipeline.ingest_desk import Reached, Resync, Told, Unfiltered
-from vedette.pipeline.ingest_frames import PartitionStatus, WindowTold
-
-__all__ = ["MOST_HELD", "CausalHold", "HeldTooMuch"]
+__all__ = ["MOST_HELD", "CausalHold"]
 
 MOST_HELD = 10_000
 """Changes that one hold keeps back."""
 
-
-class HeldTooMuch(NamedTuple):
-    """Everything that was held is let go of: whoever wanted it in order must begin anew."""
-
-    held: int
+Held = TypeVar("Held")
 
 
-Held: TypeAlias = Told | Unfiltered
-Passing: TypeAlias = Held | Resync | Reached | PartitionStatus | WindowTold
-
-
-class CausalHold:
-    """One for all causal watches of a gateway, or for one of them. `take` what the desk puts out, in its order."""
+class CausalHold(Generic[Held]):
+    """`keep` what arrives, each thing once; `release` when a batch that knew the watch is complete."""
 
     def __init__(self, most: int = MOST_HELD) -> None:
         self._most = most
@@ -43,37 +35,18 @@ class CausalHold:
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, output: Passing) -> list[Held | Resync | HeldTooMuch]:
-        """What may be handed on now, in causal order."""
-        match output:
-            case Reached(offset=offset):
-                return self._released(offset)
-            case Resync(partition=partition, epoch=epoch):
-                self._forget(partition, epoch)
-                return [output]
-            case PartitionStatus() | WindowTold():
-                return []
-            case _:
-                self._arrivals += 1
-                heappush(self._held, (output.change.offset, self._arrivals, output))
-                return self._overflow() if len(self._held) > self._most else []
+    def keep(self, offset: int, thing: Held) -> bool:
+        """False when it is one too many: then nothing is held any more."""
+        self._arrivals += 1
+        heappush(self._held, (offset, self._arrivals, thing))
+        if len(self._held) <= self._most:
+            return True
+        self._held.clear()
+        return False
 
-    def _released(self, offset: int) -> list[Held | Resync | HeldTooMuch]:
-        found: list[Held | Resync | HeldTooMuch] = []
-        while self._held and self._held[0][0] <= offset:
+    def release(self, upto: int) -> list[Held]:
+        """Everything up to an offset, in the order of offsets."""
+        found: list[Held] = []
+        while self._held and self._held[0][0] <= upto:
             found.append(heappop(self._held)[2])
         return found
-
-    def _forget(self, partition: int, epoch: int) -> None:
-        """What was held of before the loss joins nothing any more."""
-        kept = [
-            each
-            for each in self._held
-            if each[2].change.partition != partition or each[2].change.epoch >= epoch
-        ]
-        self._held = sorted(kept, key=lambda each: each[:2])
-
-    def _overflow(self) -> list[Held | Resync | HeldTooMuch]:
-        held = len(self._held)
-        self._held = []
-        return [HeldTooMuch(held)]

@@ -37,11 +37,12 @@ from vedette.pipeline.schema import PROGRESS, WINDOW_ROWS, WINDOW_TOLD, spark_sc
 from vedette.pipeline.sequence import sequence
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal import open_journal
+from vedette.subscriptions.forms import shape_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
-from vedette.subscriptions.matching import ENTER, LEAVE, match_segments
+from vedette.subscriptions.matching import ENTER, LEAVE, Matches, match_segments, shown
 from vedette.subscriptions.windowed import WindowedSubscription, watch_form, windowed_subscriptions
-from vedette.subscriptions.windowing import WindowChange, WindowedWatch, WindowEvent, windows_due
+from vedette.subscriptions.windowing import Document, WindowChange, WindowedWatch, WindowEvent, windows_due
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 
 __all__ = ["WINDOW_METRICS", "fold", "start_windows", "window_rows"]
@@ -137,7 +138,8 @@ def _changed(batch: pa.RecordBatch, context: PipelineContext) -> list[dict[str, 
             continue
         segments, ended = open_version(context.index, version).collection(tenant, collection)
         images = ImageRows(tenant, collection, [decoded.changes[row] for row in rows])
-        for match in match_segments(segments, ended, images, newer_than=newer_than):
+        matches = match_segments(segments, ended, images, newer_than=newer_than)
+        for number, match in enumerate(matches):
             subscription = windowed.get(match.number)
             if subscription is None:
                 continue
@@ -152,11 +154,24 @@ def _changed(batch: pa.RecordBatch, context: PipelineContext) -> list[dict[str, 
                     appended_ms=columns["appended_ms"][place],
                     collection=collection,
                     key=change.key,
-                    before=columns["before"][place] if match.reason & LEAVE else None,
-                    after=columns["after"][place] if match.reason & ENTER else None,
+                    before=_seen(matches, number, LEAVE, columns["before"][place], change.before),
+                    after=_seen(matches, number, ENTER, columns["after"][place], change.after),
                 )
             )
     return found
+
+
+def _seen(
+    matches: Matches, number: int, side: int, image: bytes | None, document: Document | None
+) -> bytes | None:
+    """An image as far as a match is about it, and as policies show it to the subscriber."""
+    if document is None or not matches.reason[number] & side:
+        return None
+    hidden = matches.hidden_before if side == LEAVE else matches.hidden_after
+    if not hidden[number]:
+        return image
+    shape = shape_of(matches.forms[int(matches.shape[number])])
+    return encode_image(dict(shown(shape, document, int(hidden[number]))))
 
 
 def _at_the_end(mark: dict[str, Any], context: PipelineContext) -> list[dict[str, Any]]:
@@ -208,6 +223,7 @@ def _matching(
     )
     changes = [DocumentChange(_FOREVER, key, "create", None, decode_image(image)) for key, image in documents]
     images = ImageRows(subscription.tenant, subscription.collection, changes)
+    matches = match_segments(segments, ended, images)
     return [
         _row(
             subscription,
@@ -215,9 +231,9 @@ def _matching(
             offset=offset,
             collection=subscription.collection,
             key=documents[match.change][0],
-            after=documents[match.change][1],
+            after=_seen(matches, number, ENTER, documents[match.change][1], changes[match.change].after),
         )
-        for match in match_segments(segments, ended, images)
+        for number, match in enumerate(matches)
         if match.number == subscription.number
     ]
 

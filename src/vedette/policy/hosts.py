@@ -19,6 +19,9 @@ _KEPT = ("id", "_id", "_type")
 
 def graph_side(operation: OperationPattern, schema: Schema) -> OperationPattern | None:
     """The pattern without external collections; None when nothing is left of it."""
+    _, second = operation.second or (None, None)
+    if second is not None and any(_is_external(member, schema) for member in _members(second)):
+        return None  # a mistake, which `collections_of` reports
     if operation.type is None:
         return operation
     members = tuple(_members(operation.type))

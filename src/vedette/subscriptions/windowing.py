@@ -30,7 +30,7 @@ from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
 from vedette.watch.groups import Contribution, Groups
 from vedette.watch.windows import WindowState
 
-__all__ = ["WindowChange", "WindowEvent", "WindowedWatch", "windows_due"]
+__all__ = ["Document", "WindowChange", "WindowEvent", "WindowedWatch", "windows_due"]
 
 Document = Mapping[str, Any]
 

@@ -114,7 +114,9 @@ class EventBuffer:
         ready = [entries.popleft() for _ in range(count)]
         if descending:
             ready = ordered(ready, descending)
-        if limit is not None and len(ready) > limit:  # the rest as it came: the oldest is the first to be dropped
+        if (
+            limit is not None and len(ready) > limit
+        ):  # the rest as it came: the oldest is the first to be dropped
             entries.extendleft(sorted(ready[limit:], key=_position, reverse=True))
             del ready[limit:]
         return ready

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from vedette.element import Element, View
 from vedette.errors import VedetteError
+from vedette.fairness import in_turns
 from vedette.language.affected import Difference
 from vedette.language.context import Context, Row
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
@@ -90,13 +91,13 @@ def tell_shape(
 ) -> None:
     """Find what the changes mean for every watch of the shape."""
     matches = _single_matches if shape.single is not None else shape_matches
-    for identity, before, after in matches(shape, changes, scene):
+    for identity, before, after in in_turns(matches(shape, changes, scene)):
         _tell(shape, identity, before, after, scene, push, fail)
 
 
 def shape_matches(
     shape: WatchShape, changes: Sequence[Difference], scene: Scene
-) -> Iterable[tuple[Any, Row | None, Row | None]]:
+) -> Sequence[tuple[Any, Row | None, Row | None]]:
     if shape.single is not None:
         return _single_matches(shape, changes, scene)
     before, after = shape.matches.find_around(scene.before, scene.after, changes)
@@ -118,13 +119,13 @@ def _complete(shape: WatchShape, these: dict[Any, Row], context: Context, others
 
 def _single_matches(
     shape: WatchShape, changes: Sequence[Difference], scene: Scene
-) -> Iterable[tuple[Any, Row | None, Row | None]]:
+) -> Sequence[tuple[Any, Row | None, Row | None]]:
     """A pattern of one node: the changes are the matches."""
     assert shape.single is not None
     types = shape.single.types
     earlier, later = (_NOWHERE, _NOWHERE) if shape.blind else (scene.before, scene.after)
     matches = []
-    for old, new in changes:
+    for old, new in in_turns(changes):
         element: Element = new or old  # type: ignore[assignment]
         if element.type in types:
             before = _row(shape, earlier, old) if old is not None else None

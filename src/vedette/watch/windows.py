@@ -17,16 +17,21 @@ from vedette.watch.options import Window
 
 __all__ = ["WindowState"]
 
+_SET = timedelta(seconds=1)
+"""A clock that is wrong by less is right."""
+
 
 class WindowState:
     """The windows of one watch."""
 
-    __slots__ = ("_collected", "_latest", "_touched", "end", "first", "window")
+    __slots__ = ("_collected", "_latest", "_touched", "due", "end", "first", "window")
 
     def __init__(self, window: Window, now: datetime) -> None:
         self.window = window
         self.end = now + window.interval
         """When the next window ends."""
+        self.due = 0.0
+        """The same on the scale that nobody sets: `Clock.monotonic`."""
         self.first = True
         """Whether no window has ended yet: the first aggregate is told as `initial`."""
         self._latest = now
@@ -76,7 +81,23 @@ class WindowState:
         if self.window.kind == "tumbling":  # each event is in one window; what a restart cut off, in the next
             self._collected = deque(each for each in collected if each[0] >= end)
         self.end = end + self.window.interval
+        self.due += self.window.interval.total_seconds()
         return start, end, held
+
+    def follow(self, now: datetime, monotonic: float) -> None:
+        """When the time of day was set meanwhile, windows go on from the new one; they are as long as before."""
+        skew = now - self.end - timedelta(seconds=monotonic - self.due)
+        if abs(skew) < _SET:
+            return
+        before_the_end = now - timedelta(milliseconds=1)
+
+        def moved(moment: datetime) -> datetime:
+            return min(moment + skew, before_the_end)  # what came after the leap has the new time already
+
+        self.end += skew
+        self._latest = moved(self._latest)
+        self._collected = deque((moved(at), tick, delta) for at, tick, delta in self._collected)
+        self._touched = {identity: moved(at) for identity, at in self._touched.items()}
 
     def validate(self) -> None:
         """Raise AssertionError unless what is collected is in order; for tests."""

@@ -33,7 +33,7 @@ def test_doctor_looks_at_everything_and_leaves_nothing_behind(cli: Cli, folder: 
     done = cli("doctor")
     assert done.exit_code == 0, done.stdout
     checks = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("ok", "warn", "fail"))]
-    assert checks == ["python", "java", "sqlite", "postgresql", "directory", "disk", "descriptors"]
+    assert checks == ["python", "core", "java", "sqlite", "postgresql", "directory", "disk", "descriptors"]
     assert list(folder.iterdir()) == []
 
 
@@ -69,6 +69,17 @@ def test_without_java_it_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) ->
     assert (finding.status, finding.found) == ("warn", "none")
     assert "openjdk-17-jre-headless" in finding.advice
     assert "JAVA_HOME" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("compiled", "asked", "status"), [(True, "", "ok"), (False, "0", "ok"), (False, "", "warn")]
+)
+def test_which_core_it_is(monkeypatch: pytest.MonkeyPatch, compiled: bool, asked: str, status: str) -> None:
+    monkeypatch.setattr(inspection, "is_compiled", lambda: compiled)
+    monkeypatch.setenv("VEDETTE_COMPILED", asked)
+    finding = look(inspection.core)
+    assert finding.status == status
+    assert finding.found.startswith("compiled" if compiled else "plain Python")
 
 
 def test_an_old_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -397,6 +397,7 @@ def test_closing_the_home_while_threads_write(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- interrupted statements
 
 
+@pytest.mark.plain_core
 def test_a_statement_that_breaks_inside_aborts_its_transaction(
     db: Vedette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,6 +430,7 @@ def test_a_statement_that_breaks_inside_aborts_its_transaction(
     assert session.execute("MATCH a: Account RETURN SUM(a.balance)").rows == [(0,)]
 
 
+@pytest.mark.plain_core
 @pytest.mark.parametrize(
     "moment", ["while the graph changes", "before it is submitted", "after it is submitted"]
 )

@@ -153,6 +153,7 @@ def acknowledge_all(db: Vedette) -> list[Any]:
         return [seen, told, commits, s.execute("MATCH j: Job RETURN j.n").rows]
 
 
+@pytest.mark.plain_core
 def test_the_short_way_is_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     quick, slow = make_db(), make_db()
     short = acknowledge_all(quick)

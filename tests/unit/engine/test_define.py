@@ -351,6 +351,7 @@ def test_transactions_of_others_are_aborted_in_plain_words(db: Vedette, isolatio
     assert idle.execute("MATCH t: Task RETURN SUM(t.size)").rows == [(9,)]
 
 
+@pytest.mark.plain_core
 @pytest.mark.parametrize(
     "statement", ["COMMIT", "MATCH t: Task RETURN t.title", 'MATCH t: Task SET t.title = "x"']
 )

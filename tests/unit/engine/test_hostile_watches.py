@@ -283,3 +283,65 @@ def test_to_alter_what_there_is_not_lists_what_there_is(s: vedette.Session) -> N
     with pytest.raises(vedette.WatchError, match="buffer, delivery, filter, on_full") as caught:
         watch.alter("[nosuch: 1]")
     assert caught.value.code == "E8009"
+
+
+# --- arguments and failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "all", True])
+@pytest.mark.parametrize("mode", ["watch", "consume"])
+def test_a_limit_that_is_none_takes_no_event_away(s: vedette.Session, mode: str, limit: object) -> None:
+    handle = s.watch(f"WATCH t: Task [mode: {mode}] RETURN t.title")
+    s.execute("SPAWN t: Task {}")
+    with pytest.raises((vedette.VedetteError, TypeError)):
+        handle.poll(limit)  # type: ignore[arg-type]
+    assert len(handle.poll()) == 2
+
+
+def test_waiting_takes_any_time_that_is_one(s: vedette.Session) -> None:
+    handle = s.watch("WATCH t: Task RETURN t.title")
+    first = handle.next(timeout=math.inf)
+    assert first is not None
+    assert first.type == "initial"
+    assert handle.next(timeout=-1) is None
+    with pytest.raises(vedette.VedetteError, match="E8009"):
+        handle.next(timeout=math.nan)
+
+
+@pytest.mark.parametrize("span", [math.nan, math.inf, 1e18, -1, True, "5s"])
+def test_a_span_that_is_none_is_refused_and_the_delivery_stays(s: vedette.Session, span: object) -> None:
+    s.execute("SPAWN t: Task {}")
+    handle = s.watch("WATCH t: Task [mode: consume] RETURN t.title")
+    event = handle.poll()[1]
+    for use in (lambda: handle.nack(event, delay=span), lambda: handle.extend(event, by=span)):
+        with pytest.raises(vedette.VedetteError, match="E8009"):
+            use()
+    handle.ack(event)
+
+
+def test_no_retry_with_a_value_buries_nothing(s: vedette.Session) -> None:
+    s.execute("SPAWN t: Task {}")
+    handle = s.watch("WATCH t: Task [mode: consume] RETURN t.title")
+    event = handle.poll()[1]
+    assert code_of("NACK $id [no_retry: false]", s, id=event.delivery_id) == "E8009"
+    with pytest.raises(vedette.VedetteError, match="E8009"):
+        handle.nack(event, cause=5)  # type: ignore[arg-type]
+    handle.ack(event)
+    assert s.execute("MATCH l: _DeadLetter RETURN COUNT(*)").rows == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "options", ["initial: since(0)", "mode: consume, dead_letter: #box", "visibility: immediate"]
+)
+def test_a_watch_that_cannot_begin_leaves_nothing_behind(
+    db: vedette.Vedette, s: vedette.Session, options: str
+) -> None:
+    s.run("SPAWN t: Task { priority = 0 }; SPAWN t: Task { priority = 1 }")
+    returns = "1 / t.priority AS x" if "consume" in options else "SUM(1 / t.priority) AS x"
+    assert code_of(f"w = WATCH t: Task [{options}] RETURN {returns}", s) not in ("ok", "E8009")
+    watching = db.default.watching
+    assert s.execute("MATCH w: _Watch RETURN COUNT(*)").rows == [(0,)]
+    assert "w" not in s.bindings
+    assert not watching.by_session.get(s.id)
+    assert not watching.consuming.destinations
+    assert not watching.hub.shapes

@@ -419,3 +419,61 @@ def test_a_trigger_ends_with_its_actor(lives: Lives) -> None:
     assert system.execute("MATCH w: _Watch RETURN w.status").rows == [("cancelled",)]
     system.execute('SPAWN t: Task { title = "nobody acts" }')
     assert notes(lives.db) == []
+
+
+# --- altered on the way -----------------------------------------------------------------------------------------
+
+
+def test_what_waits_when_a_watch_becomes_reliable_is_not_lost(lives: Lives):
+    session = lives.db.session()
+    watch = session.watch("w = WATCH t: Task [initial: none] RETURN t.title")
+    watch.pause()
+    session.execute('SPAWN t: Task { title = "before" }')
+    watch.alter("[delivery: reliable]")
+    session.execute('SPAWN t: Task { title = "after" }')
+    again = lives.die().session().attach("w")
+    again.resume()
+    (event,) = again.poll()
+    assert event.type == "initial"
+    assert [row["t.title"] for row in event.matches] == ["before", "after"]
+    assert (event.position, event.dropped) == (2, 1)
+
+
+def test_a_trigger_that_becomes_reliable_keeps_its_positions(lives: Lives):
+    session = lives.db.session()
+    watch = session.watch(
+        "w = WATCH t: Task [initial: none] ON MATCH DO SPAWN n: Note { text = t.title } RETURN t.title"
+    )
+    session.execute('SPAWN t: Task { title = "had" }')
+    assert told(watch.poll()) == [("added", ["had"])]
+    watch.alter("[delivery: reliable]")
+    session.execute('SPAWN t: Task { title = "missed" }')
+    db = lives.die()
+    events = db.session().attach("w").poll()
+    assert [(event.position, *told([event])) for event in events] == [(2, ("added", ["missed"]))]
+    assert db.session().execute("MATCH n: Note RETURN COUNT(*)").rows == [(2,)]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_window_had_gathered_before_another_filter_is_told_after_a_death(
+    lives: Lives, clock: ManualClock, ended: bool
+):
+    session = lives.db.session()
+    session.execute('SPAWN a: Task { title = "a", points = 1 }')
+    watch = session.watch("w = WATCH t: Task [delivery: reliable, window: tumbling(10s)] RETURN t.title")
+    watch.ack(*watch.poll())
+    session.execute("KILL #a")
+    watch.alter("[filter: t.points > 0]")
+    session.execute('SPAWN b: Task { title = "b", points = 1 }')
+    if ended:
+        clock.advance(10)
+        (event,) = watch.poll()
+        assert [inner.type for inner in event.events or ()] == ["removed", "added"]
+        watch.ack(event)
+    again = lives.die().session().attach("w")
+    clock.advance(10)
+    events = again.poll()
+    if ended:
+        assert events == []  # it has had all
+    else:
+        assert [[row["t.title"] for row in event.matches or ()] for event in events] == [["b"]]

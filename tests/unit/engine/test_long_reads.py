@@ -172,6 +172,7 @@ def test_two_long_reads_and_a_writer(db: Vedette, pauses: Pauses) -> None:
     assert counts == [[((THINGS + 1) ** 2,)]]
 
 
+@pytest.mark.plain_core
 def test_a_short_read_takes_no_snapshot(db: Vedette, pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(db.default.state, "open_snapshot", lambda: pytest.fail("a snapshot for a short read"))
     assert len(db.session().execute("MATCH t: Thing RETURN t").rows) == THINGS

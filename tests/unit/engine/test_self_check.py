@@ -54,6 +54,7 @@ def test_an_expensive_check_makes_the_next_one_wait():
         assert 0 < rarely < often
 
 
+@pytest.mark.plain_core
 def test_a_watch_that_was_told_something_else_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

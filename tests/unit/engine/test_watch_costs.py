@@ -29,6 +29,7 @@ def db() -> Iterator[Vedette]:
 
 
 @pytest.mark.parametrize("text", WATCHES)
+@pytest.mark.plain_core
 def test_edges_are_followed_though_there_is_little_to_scan(
     db: Vedette, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

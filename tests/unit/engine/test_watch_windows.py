@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,48 @@ def test_sliding_windows_have_what_the_restart_cut_off(lives: Lives, clock: Manu
     watch = lives.restart().attach(watch.id)
     clock.advance(1)
     assert [titles(event) for event in watch.poll()] == [["a"]]
+
+
+@pytest.mark.parametrize("window", ["tumbling(10s)", "sliding(20s, 10s)"])
+def test_a_window_that_cannot_be_computed_ends_its_watch_and_says_why(
+    session: Session, clock: ManualClock, window: str
+) -> None:
+    watch = session.watch(f"WATCH t: Task [window: {window}] RETURN SUM(1 / t.of) AS c")
+    session.execute("SPAWN t: Task { of = 0 }")
+    clock.advance(10)
+    assert watch.status == "cancelled"
+    assert [error.code for error in watch.errors()] == ["E2101"]
+
+
+class SetClock(ManualClock):
+    """Somebody sets the time of day; spans are as long as before."""
+
+    leap = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.leap
+
+
+@pytest.mark.parametrize("days", [-1, 30])
+@pytest.mark.parametrize("window", ["tumbling(10s)", "sliding(20s, 10s)"])
+def test_windows_go_on_when_the_time_of_day_is_set(days: int, window: str) -> None:
+    clock = SetClock()
+    with vedette.open(":memory:", environment={}, clock=clock) as db, db.session() as session:
+        db.define(ONTOLOGY)
+        events = session.watch(f"WATCH t: Task [window: {window}, initial: none] RETURN t.title")
+        counts = session.watch(f"WATCH t: Task [window: {window}] RETURN COUNT(*) AS c")
+        session.execute('SPAWN t: Task { title = "before" }')
+        clock.advance(4)
+        clock.leap = timedelta(days=days)
+        session.execute('SPAWN t: Task { title = "after" }')
+        clock.advance(6)
+        (told,) = events.poll()
+        assert titles(told) == ["before", "after"]
+        assert told.window_end == clock.now()
+        clock.advance(30)
+        session.execute('SPAWN t: Task { title = "later" }')
+        clock.advance(10)
+        assert titles(events.poll()[-1]) == ["later"]
+        ends = [event.window_end for event in counts.poll()]
+        assert len(ends) == 5
+        assert ends[-1] == clock.now()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -10,8 +12,10 @@ from threading import Event, Thread
 import pytest
 
 import vedette
+from tests.storage import NOBODY, as_nobody
 from vedette.clock import SystemClock
 from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.patterns import PatternType
 from vedette.handshake.tables import HandshakeTables
 from vedette.ingest.daemon import DaemonTiming, FolderDaemon
 from vedette.ingest.embedding import HashingEmbedder
@@ -150,6 +154,50 @@ def test_a_restart_goes_on_where_it_stopped(running: Running) -> None:
     running.settle()
     assert running.stored() == {"kept", "new"}
     assert running.store.replacements == written + 1, "what did not change is not written again"
+
+
+def give_to_nobody(base: Path) -> None:
+    """So that whoever acts as nobody can go on in it, and take rights away from itself."""
+    if os.geteuid() == 0:
+        for path in base.rglob("*"):
+            os.chown(path, NOBODY, NOBODY)
+
+
+def test_rights_that_are_taken_away_and_given_back() -> None:
+    """Nothing counts as deleted, the rest goes on, the watch is told; afterwards all is as if nothing had been."""
+    with tempfile.TemporaryDirectory() as base:
+        Path(base).chmod(0o755)  # nobody may go through
+        made = Running(Path(base), MemoryFileQueue(SystemClock()))
+        try:
+            made.add()
+            for name in ("closed/deep/a", "closed/b", "shut", "open/gone"):
+                (made.root / name).parent.mkdir(parents=True, exist_ok=True)
+                (made.root / name).write_text("words")
+            made.settle()
+            give_to_nobody(Path(base))
+            with as_nobody():
+                (made.root / "closed").chmod(0)
+                (made.root / "shut").chmod(0)
+                (made.root / "open/gone").unlink()
+                (made.root / "open/new").write_text("words")
+                before = made.tables.watch("w").last_scan
+                made.tables.request_rescan("w")
+                made.wait(lambda: made.tables.watch("w").last_scan != before)
+                made.wait(lambda: made.tables.watch("w").health.total_errors > 0)
+                made.wait(lambda: "open/new" in made.stored() and "open/gone" not in made.stored())
+                kept = made.stored()
+                (made.root / "closed").chmod(0o755)
+                (made.root / "shut").chmod(0o644)
+                (made.root / "closed/b").write_text("other words")
+            assert kept == {"closed/deep/a", "closed/b", "shut", "open/new"}
+            found = {each.pattern.type for each in made.tables.patterns("w")}
+            assert PatternType.PERMISSION in found
+            made.settle()
+            made.wait(lambda: made.store.replacements == 6)
+            assert made.tables.watch("w").health.consecutive_errors == 0
+        finally:
+            made.stop()
+            made.command_line.close()
 
 
 def test_tasks_of_a_watch_that_was_removed_are_forgotten(tmp_path: Path, queue: FileQueue) -> None:

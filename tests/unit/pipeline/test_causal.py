@@ -5,49 +5,36 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.pipeline.causal import CausalHold, HeldTooMuch
-from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told
+from vedette.pipeline.causal import CausalHold
+from vedette.pipeline.ingest_desk import IngestDesk, Reached, Told
 from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange
 
 
-def change(offset: int, partition: int = 1, *, epoch: int = 1, again: bool = False) -> DeliveredChange:
+def change(offset: int, partition: int) -> DeliveredChange:
     return DeliveredChange(
-        tenant="t", collection="c", key=f"k{partition}", op="update", partition=partition, epoch=epoch, seq=offset,
-        offset=offset, time_ms=0, update=[1], again=again,
+        tenant="t", collection="c", key=f"k{partition}", op="update", partition=partition, epoch=1, seq=offset,
+        offset=offset, time_ms=0, update=[1],
     )  # fmt: skip
 
 
-def told(offset: int, partition: int = 1, *, epoch: int = 1) -> Told:
-    return Told(change(offset, partition, epoch=epoch), (), (1,), ())
-
-
 def test_an_effect_waits_for_its_cause_in_a_slower_partition():
-    hold = CausalHold()
-    assert hold.take(told(2, partition=2)) == []
-    assert hold.take(told(1, partition=1)) == []
-    assert hold.take(Reached(2)) == [told(1, partition=1), told(2, partition=2)]
+    hold: CausalHold[str] = CausalHold()
+    assert hold.keep(2, "effect")
+    assert hold.keep(1, "cause")
+    assert hold.release(2) == ["cause", "effect"]
 
 
-def test_idle_partitions_hold_nothing_up():
-    hold = CausalHold()
-    hold.take(told(5, partition=3))
-    assert hold.take(Reached(4)) == []
-    assert hold.take(Reached(9)) == [told(5, partition=3)]
-
-
-def test_what_was_before_a_loss_is_let_go():
-    hold = CausalHold()
-    hold.take(told(1, partition=1))
-    hold.take(told(2, partition=2))
-    loss = Resync(1, 2, "lost")
-    assert hold.take(loss) == [loss]
-    hold.take(told(3, partition=1, epoch=2))
-    assert hold.take(Reached(3)) == [told(2, partition=2), told(3, partition=1, epoch=2)]
+def test_what_is_not_passed_yet_stays():
+    hold: CausalHold[str] = CausalHold()
+    hold.keep(5, "five")
+    assert hold.release(4) == []
+    assert hold.release(9) == ["five"]
+    assert hold.release(9) == []
 
 
 def test_a_hole_in_the_order_is_said():
-    hold = CausalHold(most=2)
-    assert [hold.take(told(offset)) for offset in (1, 2, 3)] == [[], [], [HeldTooMuch(3)]]
+    hold: CausalHold[int] = CausalHold(most=2)
+    assert [hold.keep(offset, offset) for offset in (1, 2, 3)] == [True, True, False]
     assert len(hold) == 0
 
 
@@ -58,7 +45,8 @@ BATCHES = st.lists(st.lists(st.integers(1, 4), max_size=6), max_size=6)
 @given(BATCHES, st.integers(1, 3), st.randoms(use_true_random=False), st.booleans())
 def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, retried):
     """Partitions of different shares arrive interleaved at will; a batch may come twice, from its beginning."""
-    desk, hold, handed, reached, offset = IngestDesk(), CausalHold(), [], 0, 0
+    desk, hold, offset = IngestDesk(), CausalHold[int](), 0
+    handed: list[int] = []
     for partitions in batches:
         changes = [change(offset + place, partition) for place, partition in enumerate(partitions, 1)]
         offset += len(partitions)
@@ -74,11 +62,7 @@ def test_in_the_order_of_the_journal_whatever_the_pace(batches, shares, chance, 
                 line = chance.choice([line for line in frames if line])
                 for output in desk.take(line.pop(0)):
                     if isinstance(output, Reached):
-                        reached = output.offset
-                    for passed in hold.take(output):
-                        assert isinstance(passed, Told)
-                        assert passed.change.offset <= reached, (
-                            "handed on before all partitions had passed it"
-                        )
-                        handed.append(passed.change.offset)
+                        handed += hold.release(output.offset)
+                    elif isinstance(output, Told):
+                        hold.keep(output.change.offset, output.change.offset)
     assert handed == list(range(1, offset + 1))

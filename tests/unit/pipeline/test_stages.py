@@ -238,11 +238,15 @@ def test_deliver_does_not_wait_for_a_gateway_whose_lease_is_over(place: Place):
     place.subscribe("g1", "true")
     place.subscribe("g2", "true")
     batch = route(place.matched(row(1)), place.context)
+    numbers = {gateway.number for gateway in place.registry.gateways()}
     place.registry.join("g1", "/nowhere/at/all", 0.3)
     forget_gateways(place.context.registry)
     (done,) = deliver(batch, place.context).to_pylist()
     assert (done["deliveries"], done["undeliverable"]) == (1, 1)
     assert len(place.receivers["g2"].changes) == 1
+    assert place.registry.join("g1", place.receivers["g1"].address, 60).number not in numbers, (
+        "one that lives after all must see that it was passed over"
+    )
 
 
 def test_deliver_goes_to_where_a_gateway_moved(place: Place):

@@ -129,8 +129,7 @@ def test_rules_and_dashboard_ask_for_figures_that_there_are():
     docs = Path(__file__).parents[3] / "docs" / "operations"
     one = PipelineFigures(state="running", batch_ms=1.0)
     shown = {line.split()[2] for line in figures_text(one).decode().splitlines() if line.startswith("# TYPE")}
-    gateway = {"vedette_load", "vedette_resumes_total", "vedette_outbox_bytes", "vedette_connections"}
     for file in ("alerts.yml", "dashboard.json"):
-        asked = set(re.findall(r"\bvedette_\w+", (docs / file).read_text()))
+        asked = set(re.findall(r"\bvedette_pipeline_\w+", (docs / file).read_text()))
         assert asked
-        assert asked - shown - gateway == set(), file
+        assert asked <= shown, file

@@ -94,6 +94,20 @@ def test_a_file_that_was_told_of_and_is_gone_after_a_crash(place: Place) -> None
     assert place.all_told() == []
 
 
+def test_a_file_that_was_told_of_half_way_and_is_gone(place: Place) -> None:
+    """Whoever was told failed, nobody died: a hint at the folder still finds that its files are gone."""
+    for name in ("d/a", "d/b"):
+        place.write(name)
+    look = place.folder.reconcile()
+    place.folder.announce(look.changes)
+    place.folder.announce(look.changes)  # told once more
+    shutil.rmtree(place.root / "d")
+    assert place.told(place.folder.look(["d"])) == ["deleted d/a", "deleted d/b"]
+    place.seen.close()
+    place.restart()
+    assert place.all_told() == []
+
+
 def test_an_edit_that_keeps_size_and_mtime_is_seen(place: Place) -> None:
     place.write("a", "one")
     place.all_told()

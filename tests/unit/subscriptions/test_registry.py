@@ -127,6 +127,24 @@ def test_gateways_hold_leases(registry: SubscriptionRegistry, clock: ManualClock
     assert refusal(lambda: registry.register("g1", [wish("a")], 60)) == "E6202"
 
 
+def test_who_was_passed_over_has_lost_its_place(registry: SubscriptionRegistry):
+    (gateway,) = registry.gateways()
+    registry.register("g1", [wish("a")], 60)
+    registry.give_up(gateway.number)
+    assert registry.gateways() == []
+    assert registry.count() == 0
+    registry.give_up(gateway.number)
+    assert registry.join("g1", "here:1", 60).number > gateway.number
+
+
+def test_modes(registry: SubscriptionRegistry):
+    registry.set_mode(1, "shedding")
+    registry.set_mode(2, "degraded")
+    assert registry.modes() == {1: "shedding", 2: "degraded"}
+    registry.set_mode(1, "normal")
+    assert registry.modes() == {2: "degraded"}
+
+
 def test_a_bad_filter_is_refused_when_it_is_registered(registry: SubscriptionRegistry):
     with pytest.raises(FilterError):
         registry.register("g1", [wish("a", "doc.a matches 'x'")], 60)

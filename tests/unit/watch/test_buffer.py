@@ -171,3 +171,15 @@ def test_every_position_is_taken_or_told_as_dropped(operations: list[tuple[str, 
                 durable = sequence
         buffer.validate()
         assert len(buffer) <= limit
+
+
+def test_of_what_is_left_in_order_of_attributes_the_oldest_is_dropped_first():
+    buffer = filled(
+        entry(1, identity=1, order=(1,)), entry(2, identity=2, order=(9,)), entry(3, identity=3, order=(5,))
+    )
+    assert positions(buffer.take(EVERYTHING, 1, (True,))) == [2]
+    for position in (4, 5):
+        buffer.offer(entry(position, identity=position, order=(2,)), 3, "drop")
+    left = buffer.take(EVERYTHING, None, (True,))
+    assert positions(left) == [3, 4, 5]
+    assert [each.dropped for each in left] == [1, 0, 0]

@@ -1,0 +1,42 @@
+"""A server of our own to put load on: its port and the ids of its processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.servers import free_port
+
+__all__ = ["served"]
+
+_PATIENCE_SECONDS = 60.0
+
+
+@contextmanager
+def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
+    """`vedette serve` with so many gateway workers; 0: one process does it all."""
+    port = free_port()
+    command = [sys.executable, "-m", "vedette", "serve", "--data", str(directory), "--port", str(port)]
+    command += ["--http-port", "0", "--workers", str(workers), "--no-pipeline"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield port, _started(process, directory, workers)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _started(process: subprocess.Popen[bytes], directory: Path, workers: int) -> list[int]:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not (directory / "server.json").exists() or len(list(directory.glob("gateway-*.pid"))) < workers:
+        if process.poll() is not None or time.monotonic() > end:
+            raise RuntimeError("the server did not start")
+        time.sleep(0.05)
+    marks = directory.glob("gateway-*.pid")
+    engine = json.loads((directory / "server.json").read_text())["pid"]
+    return [engine, *(int(mark.read_text()) for mark in marks)]

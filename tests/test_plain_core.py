@@ -1,0 +1,28 @@
+"""The core does the same plain and compiled: `make test` runs on the compiled one, and here some of it on the plain one.
+
+In a process of its own, since a process has one core. What reaches inside the core (`plain_core`) is run nowhere else.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        pytest.param(["-m", "plain_core", "tests/unit"], id="what reaches inside"),
+        pytest.param(["tests/properties/test_watch_known_cases.py"], id="what breaks other engines"),
+        pytest.param(["tests/stories", "-k", "memory"], id="stories"),
+    ],
+)
+def test_the_plain_core_passes(selection: list[str]) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *selection]
+    plain = {**os.environ, "VEDETTE_COMPILED": "0"}
+    ran = subprocess.run(command, check=False, cwd=ROOT, env=plain, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout[-3_000:] + ran.stderr[-1_000:]

@@ -1,0 +1,76 @@
+"""The compiled core is loaded while it fits its sources, and never when it does not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vedette
+from vedette.compiled import MODULES, Manifest, is_compiled, present_fingerprint
+
+PACKAGE = Path(vedette.__file__).parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package somewhere else, with what was compiled of it."""
+    if not is_compiled():
+        pytest.skip("the core was edited, or not compiled yet: `make test` compiles it")
+    shutil.copytree(PACKAGE, tmp_path / "vedette", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "vedette"
+
+
+def origin_of(module: str, copy: Path, **environment: str) -> Path:
+    """Where a fresh process that uses the copy gets a module from."""
+    program = f"import {module} as m; print(m.__file__)"
+    inherited = {key: value for key, value in os.environ.items() if key != "VEDETTE_COMPILED"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**inherited, "PYTHONPATH": str(copy.parent), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return Path(ran.stdout.strip())
+
+
+def test_what_fits_is_loaded(copy: Path) -> None:
+    for module in ("vedette.watch.hub", "vedette.engine.state"):
+        assert origin_of(module, copy).parent == copy / "_compiled"
+    assert origin_of("vedette.language.compile_steps", copy).suffix == ".py"
+
+
+@pytest.mark.parametrize("edited", ["watch/hub.py", "language/compile_steps.py", "errors.py"])
+def test_after_an_edit_the_sources_count(copy: Path, edited: str) -> None:
+    with (copy / edited).open("a") as file:
+        file.write("\n# edited\n")
+    assert origin_of("vedette.watch.hub", copy) == copy / "watch" / "hub.py"
+
+
+def test_what_the_compiler_does_not_read_may_change(copy: Path) -> None:
+    with (copy / "cli" / "__init__.py").open("a") as file:
+        file.write("\n# edited\n")
+    assert origin_of("vedette.watch.hub", copy).suffix == ".so"
+
+
+def test_it_can_be_turned_off(copy: Path) -> None:
+    assert origin_of("vedette.watch.hub", copy, VEDETTE_COMPILED="0").suffix == ".py"
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "[]", '{"fingerprint": 1}', '{"files": {}, "fingerprint": "x", "y": 2}']
+)
+def test_a_manifest_that_cannot_be_read_means_plain(copy: Path, text: str | None) -> None:
+    manifest = copy / "_compiled" / "manifest.json"
+    manifest.unlink() if text is None else manifest.write_text(text)
+    assert origin_of("vedette.watch.hub", copy).suffix == ".py"
+
+
+def test_every_module_named_is_there() -> None:
+    assert all((PACKAGE.parent / Path(*module.split("."))).with_suffix(".py").exists() for module in MODULES)
+    manifest = Manifest.read()
+    if manifest is not None and manifest.fingerprint == present_fingerprint():
+        assert set(MODULES) < set(manifest.files)
