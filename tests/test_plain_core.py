@@ -1,4 +1,4 @@
-"""The core does the same plain and compiled: `make test` runs on the compiled one, and here some of it on the plain one.
+"""The core does the same plain and compiled: the suite runs on the compiled one, and here some of it on the plain one.
 
 In a process of its own, since a process has one core. What reaches inside the core (`plain_core`) is run nowhere else.
 """

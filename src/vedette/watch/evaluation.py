@@ -6,7 +6,7 @@ up by key, and only the watches found there are asked whether their own conditio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from vedette.element import Element, View
