@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gateway.processes import cpu_seconds
@@ -49,6 +50,8 @@ class Pusher:
             return "scripts/ensure-push-servers"
         if self.name in ("ws", "Socket.IO") and not (_NODE / "node_modules" / "ws").exists():
             return "scripts/ensure-node"
+        if self.name == "socketify" and find_spec("socketify") is None:
+            return "make setup-bench"
         return None
 
 

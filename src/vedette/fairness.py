@@ -17,5 +17,5 @@ def in_turns(items: Sequence[Item]) -> Iterable[Item]:
 
 
 def _stepwise(items: Sequence[Item]) -> Iterator[Item]:
-    for item in items:  # noqa: UP028: `yield from` would look for other threads only once
+    for item in items:  # noqa: UP028 - `yield from` would look for other threads only once
         yield item

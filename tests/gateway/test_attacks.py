@@ -269,6 +269,21 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     known.busy = False
 
 
+def test_an_ack_of_another_partition_confirms_nothing(wire: Wire):
+    client = wire.client()
+    client.define("node Task { n: Int = 0 }")
+    client.send(
+        "subscribe", {"watch": "WATCH t: Task [delivery: reliable] RETURN t.n", "maxUnacked": 1}, id="s"
+    )
+    client.execute("SPAWN t: Task { n = 1 }")
+    client.execute("SPAWN t: Task { n = 2 }")
+    first = [message["payload"] for message in client.all() if message["type"] == "event"][-1]
+    client.send("ack", {"partition": 7, "seq": first["seq"], "subId": "s"})
+    assert [message["payload"]["code"] for message in client.all()] == ["invalid_payload"]
+    client.send("ack", {"partition": 0, "seq": first["seq"], "subId": "s"})
+    assert [message["type"] for message in client.all()] == ["event"]
+
+
 def test_tokens_that_last_keep_nobody_who_has_gone():
     """Each shows a token for a year, some show it again and again, and all go away."""
 

@@ -262,7 +262,7 @@ async def refusals(shop: Shop) -> None:
         for text in (
             "WATCH o: shop::orders, p: shop::people RETURN o",
             "WATCH o: shop::orders [mode: consume] RETURN o",
-            "WATCH o: shop::orders | shop::returns [window: tumbling(10s)] RETURN o",
+            "WATCH o: shop::orders [window: tumbling(10s)] RETURN COLLECT(o.id)",
             "WATCH o: shop::orders RETURN COUNT(*)",
         ):
             with pytest.raises(SubscriptionError, match="E6204"):

@@ -26,6 +26,9 @@ STATEMENTS = (
     "WATCH n: N [window: tumbling(5s)] RETURN n.g, COUNT(n WHERE n.a > 1) AS large, MAX(n.a), COUNT(DISTINCT n.a)",
     "WATCH n: N [window: sliding(10s, 3s)] RETURN COUNT(*) AS recent, SUM(n.a) AS total",
     "WATCH n: N [window: sliding(7s, 3s)] RETURN n.g, COUNT(n.a)",
+    "WATCH n: N | M [window: tumbling(5s), initial: none] RETURN n.k, n.a",
+    "WATCH n: N | M WHERE n.a > 0 [window: tumbling(5s)] RETURN n.g, COUNT(*) AS n, COLLECT(n.k)[limit: 5] AS keys",
+    "WATCH n: N | M [window: sliding(10s, 3s)] RETURN SUM(n.a) AS total, COLLECT(DISTINCT n.a)[limit: 9] AS values",
 )
 STEPS = st.lists(
     st.one_of(
@@ -46,6 +49,7 @@ class BothHosts:
         self, db: vedette.Vedette, clock: ManualClock, statement: str, first: dict[str, dict[str, Any]]
     ):
         self.clock, self.offset = clock, 0
+        self.union = " | M" in statement
         self.documents: dict[str, dict[str, Any]] = {}
         self.session = db.session()
         for key, document in first.items():
@@ -57,17 +61,28 @@ class BothHosts:
         self.condition = compile_filter(self.form.condition)
         self.windowed = WindowedWatch(self.form, clock.now())
         if self.form.aggregates:
-            held = [("N", key, doc) for key, doc in self.documents.items() if self.matches(key, doc)]
-            self.windowed.begin(self.offset, held)
+            for name in ("N", "M"):
+                held = [
+                    (key, document)
+                    for key, document in self.documents.items()
+                    if self.type(key) == name and self.matches(key, document)
+                ]
+                self.windowed.begin(name, self.offset, held)
+
+    def type(self, key: str) -> str:
+        """Of a union the last key is in the other collection."""
+        return "M" if self.union and key == KEYS[-1] else "N"
 
     def matches(self, key: str, document: dict[str, Any] | None) -> bool:
         return document is not None and self.condition.matches(Environment(doc=document, id=key))
 
     def put(self, key: str, document: dict[str, Any]) -> None:
         if key in self.documents:
-            self.session.execute("MATCH n: N WHERE n.k = $k SET n.a = $a SET n.g = $g", document)
+            self.session.execute(
+                f"MATCH n: {self.type(key)} WHERE n.k = $k SET n.a = $a SET n.g = $g", document
+            )
         else:
-            self.session.execute("SPAWN n: N { k = $k, a = $a, g = $g }", document)
+            self.session.execute(f"SPAWN n: {self.type(key)} {{ k = $k, a = $a, g = $g }}", document)
         self.documents[key] = document
 
     def do(self, step: tuple[Any, ...]) -> None:
@@ -77,7 +92,7 @@ class BothHosts:
                 self.put(key, after)
                 self.change(key, before, after)
             case ("drop", key) if key in self.documents:
-                self.session.execute("MATCH n: N WHERE n.k = $k KILL n", {"k": key})
+                self.session.execute(f"MATCH n: {self.type(key)} WHERE n.k = $k KILL n", {"k": key})
                 self.change(key, self.documents.pop(key), None)
             case ("wait", seconds):
                 self.clock.advance(seconds)
@@ -88,7 +103,8 @@ class BothHosts:
         now = timestamp_to_ms(self.clock.now())
         matched = [doc if self.matches(key, doc) else None for doc in (before, after)]
         if before != after and (matched[0] is not None or matched[1] is not None):
-            self.windowed.take(WindowChange(self.offset, KEYS.index(key), now, now, "N", key, *matched))
+            place = (self.offset, KEYS.index(key), now, now)
+            self.windowed.take(WindowChange(*place, self.type(key), key, *matched))
 
     def collect(self) -> None:
         self.engine += [event.to_dict() for event in self.watch.poll()]
@@ -97,17 +113,26 @@ class BothHosts:
         self.pipeline += self.windowed.advance(self.clock.now())
 
 
+def unordered(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What COLLECT found, in whatever order: the engine's is that of its plan, the pipeline's that of keys."""
+    if row is None:
+        return None
+    return {
+        name: sorted(map(repr, value)) if isinstance(value, list) else value for name, value in row.items()
+    }
+
+
 def shown(event: WindowEvent) -> tuple[Any, ...]:
-    rows = sorted(map(repr, event.matches or []))
+    rows = sorted(repr(unordered(row)) for row in event.matches or [])
     inner = [(e["type"], e["match"], e.get("prev")) for e in event.events or []]
-    return event.type, event.start, event.end, event.match, event.prev, rows, inner
+    return event.type, event.start, event.end, unordered(event.match), unordered(event.prev), rows, inner
 
 
 def engine_shown(event: dict[str, Any]) -> tuple[Any, ...]:
-    rows = sorted(map(repr, event.get("matches") or []))
+    rows = sorted(repr(unordered(row)) for row in event.get("matches") or [])
     inner = [(e["type"], e["match"], e.get("prev")) for e in event.get("events") or []]
     start, end = event["window_start"], event["window_end"]
-    return event["type"], start, end, event.get("match"), event.get("prev"), rows, inner
+    return event["type"], start, end, unordered(event.get("match")), unordered(event.get("prev")), rows, inner
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
@@ -119,7 +144,7 @@ def test_the_engine_and_the_pipeline_tell_the_same(
 ):
     clock = ManualClock()
     with vedette.open(":memory:", clock=clock, settings=vedette.Settings(manage_gc=False)) as db:
-        db.define("node N { k: String, a: Int?, g: String }")
+        db.define("node N { k: String, a: Int?, g: String } node M { k: String, a: Int?, g: String }")
         hosts = BothHosts(db, clock, statement, {key: {"k": key, "a": 1, "g": "g"} for key in sorted(first)})
         for step in [*steps, ("wait", 11)]:
             hosts.do(step)

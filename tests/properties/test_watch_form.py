@@ -95,6 +95,8 @@ def test_the_engine_and_the_pipeline_agree(condition: str, documents: list[dict[
         "WATCH a: c WHERE EXISTS(b: c WHERE b.x = a.x) RETURN a",
         "WATCH a: c RETURN COUNT(*)",
         "WATCH a: c RETURN DISTINCT a.x",
+        "WATCH a: c [window: tumbling(1s)] RETURN COLLECT(a.x)",
+        "WATCH a: c [window: tumbling(1s)] RETURN COLLECT(a.x)[limit: none]",
         "WATCH a: c WHERE a.x + 1 > 2 RETURN a",
         "WATCH a: c [mode: consume] RETURN a",
         "WATCH a: c WHERE a.x = $missing RETURN a",

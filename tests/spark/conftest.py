@@ -81,7 +81,12 @@ class Shop:
             self.compactor.publish()
         return number
 
-    def write(self, *documents: tuple[str, dict[str, Any] | None], time_ms: int | None = None) -> int:
+    def write(
+        self,
+        *documents: tuple[str, dict[str, Any] | None],
+        time_ms: int | None = None,
+        collection: str = "shop::orders",
+    ) -> int:
         events = []
         for key, document in documents:
             self.written += 1
@@ -89,7 +94,7 @@ class Shop:
             events.append(
                 SourceEvent(
                     event_id=f"e{self.written}",
-                    collection="shop::orders",
+                    collection=collection,
                     key=key,
                     after=image,
                     created=True,

@@ -27,7 +27,7 @@ def filled(shop: Shop) -> int:
 
 def test_a_capture_gives_the_same_answers_again(spark: Any, shop: Shop, tmp_path: Path):
     number = filled(shop)
-    out = str(tmp_path / "capture")
+    out = f"file://{tmp_path}/capture"  # a path of Hadoop, as any other
     taken = capture(
         spark, shop.journal.address, tmp_path / "index", out, share=0.7, mask=["owner.name"], salt="s"
     )

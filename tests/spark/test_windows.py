@@ -24,6 +24,11 @@ COUNTED = (
 )
 
 
+BOTH = ("shop::orders", "shop::returns")
+UNITED = (
+    "WATCH o: shop::orders | shop::returns WHERE o.n < 3 [window: tumbling(600ms)] "
+    "RETURN COUNT(*) AS n, COLLECT(o.n)[limit: 9] AS them"
+)
 SIGHT = (
     SightRule(allow=True, attribute=None, variable="o", condition="o.n != 2"),
     SightRule(allow=False, attribute="total", variable="o", condition="o.n = 3"),
@@ -31,11 +36,17 @@ SIGHT = (
 
 
 def watch(shop: Shop, id: str, text: str, sight: tuple[SightRule, ...] | None = None) -> int:
-    form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight)
-    wish = SubscriptionRequest(
-        id=id, tenant="default", collection="shop::orders", boundary=shop.journal.last_offset(), form=form
-    )
-    (number,) = shop.registry.register("g1", [wish], 3600)
+    names = BOTH if BOTH[1] in text else BOTH[:1]
+    union = id if len(names) > 1 else ""
+    form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
+    boundary = shop.journal.last_offset()
+    wishes = [
+        SubscriptionRequest(
+            id=f"{id} {name}", tenant="default", collection=name, boundary=boundary, form=form
+        )
+        for name in names
+    ]
+    number, *_ = shop.registry.register("g1", wishes, 3600)
     shop.compactor.publish()
     return number
 
@@ -74,7 +85,7 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
     query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
     try:
         in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
-        in_sight = watch(shop, "seen", COUNTED, SIGHT)
+        in_sight, in_both = watch(shop, "seen", COUNTED, SIGHT), watch(shop, "united", UNITED)
         write(shop, 3, 4)
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 120)
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 60)
@@ -82,6 +93,7 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
         os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
         write(shop, 5)
         write(shop, 1, status="open")
+        shop.write(("k0", {"n": 0}), ("k9", {"n": 9}), collection=BOTH[1])
         assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5], 120)
         assert shop.receiver.wait_for(
             lambda: counted(shop, in_counts) == {"paid": (4, 14), "open": (1, 1)}, 60
@@ -95,6 +107,9 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
         assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 60)
         assert shop.receiver.wait_for(
             lambda: counted(shop, in_sight) == {"paid": (4, 15), "open": (1, 1)}, 60
+        )
+        assert shop.receiver.wait_for(
+            lambda: told(shop, in_both)[-1]["match"] == {"n": 3, "them": [1, 2, 0]}, 60
         )
         types = [event["type"] for event in told(shop, in_counts)]
         assert types[0] == "initial"

@@ -114,6 +114,7 @@ def service_figures(service: GatewayService) -> Figures:
 
 
 def _gateways(service: GatewayService) -> dict[str, link.Figures]:
-    """`engine`: sockets and HTTP of this process; `local`: command lines; then the workers."""
+    """`engine`: sockets and HTTP of this process; `local`: command lines; then the workers, a renewed one in place of
+    the one that leaves."""
     found = {"engine": service.server.figures(), "local": service.local.figures()}
     return found | {port.name: port.figures for port in service.links.ports if port.figures is not None}

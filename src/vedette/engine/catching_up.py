@@ -17,9 +17,8 @@ from vedette.engine.history import Trimmed, replay
 from vedette.engine.state import Commit
 from vedette.graph.overlay import Overlay
 from vedette.values import timestamp_from_ms, timestamp_to_ms
-from vedette.watch.delta import Delta
 from vedette.watch.evaluation import Scene
-from vedette.watch.hub import Told
+from vedette.watch.hub import SetOff, Told
 from vedette.watch.keys import KeyIndex
 from vedette.watch.subscription import WatchStatus
 from vedette.watch.watch import Watch
@@ -134,7 +133,7 @@ class CatchingUp:
             if not resumed:
                 resume(before)
             latest = max(commit.time, timestamp_from_ms(watch.details.evaluated_ms))
-            self._tell(watch, commit._replace(time=latest), before, after, _Actions)
+            self._tell(watch, commit._replace(time=latest), before, after, SetOff)
 
         with self._alone(watch):
             replay(state, commits, tell)
@@ -175,13 +174,6 @@ class CatchingUp:
             yield
         finally:
             shape.index = shared
-
-
-class _Actions(Told):
-    """Sets off actions and tells nobody."""
-
-    def deliver(self, watch: Watch, delta: Delta) -> None:
-        pass
 
 
 def is_in_the_log(watch: Watch) -> bool:

@@ -189,6 +189,6 @@ class WatchFeed:
         request = Request(session, prepared, prepared.constants(literals, params), text)
         with session.turn:
             shape = self._watch.shape
-            known = database.watching.compiled.get((id(prepared), request.signature, True))
+            known = database.watching.creation.known(request, True)
             compiled = known or next(c for c in database.watching.compiled.values() if c.shape is shape)
             check_watch_rights(request, compiled)

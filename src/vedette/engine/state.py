@@ -13,8 +13,8 @@ from typing import NamedTuple
 from vedette.element import Element, View
 from vedette.engine.program import Program
 from vedette.errors import ConstraintViolation, TransactionError
-from vedette.graph import integrity
 from vedette.fairness import in_turns
+from vedette.graph import integrity
 from vedette.graph.constraints import check_constraints
 from vedette.graph.graph import Graph, IndexLayout
 from vedette.graph.overlay import Overlay

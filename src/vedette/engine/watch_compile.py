@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vedette.engine.state import GraphState
@@ -14,6 +15,7 @@ from vedette.language.resolve_mutations import resolve_action
 from vedette.language.resolve_queries import ResolvedReturn, resolve_return
 from vedette.language.resolved import Condition, ResolvedPattern, conjuncts
 from vedette.language.scope import Frame, Place, Scope
+from vedette.language.syntax import Expression
 from vedette.policy.dependencies import SightDependencies
 from vedette.watch.conditions import evaluated
 from vedette.watch.options import WatchOptions, refused
@@ -49,6 +51,10 @@ class CompiledWatch:
         self.actions = actions
         self.size = size
         """Registers that the actions need."""
+
+    def refiltered(self, filter: Expression | None) -> CompiledWatch:
+        """The same with another filter."""
+        return compile_watch(self.request, replace(self.options, filter=filter), guarded=self.shape.guarded)
 
     def equip(self, watch: Watch) -> None:
         """Give a watch that was compiled otherwise the actions of this: they fit the schema and the captures."""

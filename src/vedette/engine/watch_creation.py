@@ -11,8 +11,10 @@ from vedette.engine.absent_session import AbsentSession
 from vedette.engine.consume_checks import check_consumable
 from vedette.engine.history import Trimmed
 from vedette.engine.lasting import refuse_since
+from vedette.engine.prepare import Prepared
 from vedette.engine.request import Request, named_id
 from vedette.engine.watch_compile import CompiledWatch, compile_watch
+from vedette.engine.watch_forms import WatchForm, is_numbered, number_of
 from vedette.engine.watch_options import option_values, stored_filter
 from vedette.engine.watch_rights import check_watch_rights
 from vedette.errors import MutationError, PolicyError, WatchError
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["WatchCreation"]
 
 _DEFAULTS = WatchOptions()
+_FORMS = 1024
+"""So many statements are remembered with their forms; after that they are worked out anew."""
 
 
 class WatchCreation:
@@ -43,6 +47,8 @@ class WatchCreation:
 
     def __init__(self, watching: Watching) -> None:
         self._watching = watching
+        self._forms: dict[int, WatchForm] = {}
+        """By the id of the prepared statement, which its form holds."""
 
     def create(self, request: Request) -> Watch:
         """WATCH: a new watch with its initial events. B24: outside of any transaction, on committed state."""
@@ -53,7 +59,7 @@ class WatchCreation:
             values = option_values(request)
             options = read_options(statement.options, values) if statement.options else _DEFAULTS
             if not options.expressions:
-                options = self._watching.known_options.setdefault(options, options)
+                options = self._watching.shared(options)
             self._check_limits(session)
             if options.delivery == "reliable" or statement.actions:
                 self._watching.database.check_writable()  # it is kept, or not promised
@@ -83,12 +89,36 @@ class WatchCreation:
         return watch
 
     def _compile(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
-        """Shapes are kept as long as the schema they were compiled for."""
-        key = (id(request.prepared), request.signature, guarded)
-        known = self._watching.compiled.get(key)
-        if known is None or known.shape.schema is not self._watching.database.schema:
-            known = self._watching.compiled[key] = compile_watch(request, options, guarded=guarded)
+        """Shapes are kept as long as somebody has them, and the schema they were compiled for."""
+        known = self.known(request, guarded)
+        if known is None:
+            form = self._form(request.prepared)
+            known = self._compile_form(form.of(request), options, guarded)
+            self._watching.compiled[form.key, request.signature, guarded] = known
+            self._watching.forget_unused_shapes()
         return known
+
+    def _compile_form(self, request: Request, options: WatchOptions, guarded: bool) -> CompiledWatch:
+        """What the options say about elements, the form says otherwise."""
+        statement = request.prepared.statement
+        assert isinstance(statement, ast.Watch)
+        if options.expressions:
+            options = read_options(statement.options, option_values(request))
+        return compile_watch(request, options, guarded=guarded)
+
+    def known(self, request: Request, guarded: bool) -> CompiledWatch | None:
+        """The shape of an equal watch, if there is one for the present schema."""
+        key = (self._form(request.prepared).key, request.signature, guarded)
+        known = self._watching.compiled.get(key)
+        return known if known is not None and known.shape.schema is self._watching.database.schema else None
+
+    def _form(self, prepared: Prepared) -> WatchForm:
+        form = self._forms.get(id(prepared))
+        if form is None or form.prepared is not prepared:
+            if len(self._forms) >= _FORMS:
+                self._forms.clear()
+            form = self._forms[id(prepared)] = WatchForm(prepared)
+        return form
 
     def capture(
         self,
@@ -111,7 +141,10 @@ class WatchCreation:
             elif capture.kind == "current_session":
                 values.append(session.id)
             else:
-                values.append(self._referred(session, capture.name, capture.quoted, guard))
+                name, quoted = capture.name, capture.quoted
+                if is_numbered(capture):
+                    name, quoted = self._form(request.prepared).references[number_of(capture)]
+                values.append(self._referred(session, name, quoted, guard))
         return tuple(values)
 
     def _referred(self, session: Session, name: str, quoted: bool, guard: PolicyGuard | None) -> str:
@@ -272,11 +305,10 @@ class WatchCreation:
         options = read_options(statement.options, option_values(request))
         options = replace(options, **facts.get("altered", {}))
         guarded = facts["actor"] is not None and bool(self._watching.database.schema.policies)
+        compiled = self._compile(request, options, guarded)
         if "filter" in facts:
             options = replace(options, filter=stored_filter(facts["filter"]))
-            compiled = compile_watch(request, options, guarded=guarded)
-        else:
-            compiled = self._compile(request, options, guarded)
+            compiled = compiled.refiltered(options.filter)
         watch = self._make(compiled, constants, options, None, facts["actor"])
         if "filter" in facts:
             self._watching.compiled[watch.number, "altered"] = compiled

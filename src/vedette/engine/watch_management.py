@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine import execution
 from vedette.engine.request import Request
-from vedette.engine.watch_compile import CompiledWatch, compile_watch
+from vedette.engine.watch_compile import CompiledWatch
+from vedette.engine.watch_forms import is_numbered
 from vedette.engine.watch_options import altered_options
 from vedette.errors import VedetteError, WatchError
 from vedette.language import statements as ast
 from vedette.language.printer import print_statement
-from vedette.language.syntax import Literal
+from vedette.language.syntax import IdReference, Literal
 from vedette.language.tree import exchange
 from vedette.values import timestamp_to_ms
 from vedette.watch.hub import Told, compared, evaluate, tell_anew
@@ -47,14 +49,27 @@ class WatchManagement:
                 self._watching.lasting.revise(watch)
 
     def text_of(self, watch: Watch) -> str:
-        """The watch's statement with its own constants."""
+        """The watch's statement with its own constants, its name, and the ids of the elements that it names."""
+        resolved = watch.shape.resolved
+        given = len(watch.constants) - len(resolved.captures)
+        captured = dict(zip(resolved.captures, watch.constants[given:], strict=True))
 
         def own(node: Any) -> Any:
             if isinstance(node, Literal) and node.slot is not None:
                 return Literal(watch.constants[node.slot])
+            if isinstance(node, IdReference) and is_numbered(node):
+                id = captured[Capture("reference", str(node.name))]
+                return IdReference(id, quoted=not id.isidentifier())
             return None
 
-        return print_statement(exchange(watch.shape.resolved.statement, own))
+        statement, name = resolved.statement, watch.details.name if watch.has_details else None
+        if watch.has_details and watch.details.refiltered:
+            options = [option for option in statement.options if option.name != "filter"]
+            statement = replace(
+                statement, options=(*options, ast.WatchOption("filter", watch.options.filter))
+            )
+        shown = name if name is not None and name.isidentifier() else None
+        return print_statement(replace(exchange(statement, own), name=shown))
 
     def find(self, session: Session, id: str) -> Watch:
         """The watch of a handle. Unknown is E8002, somebody else's E8010."""
@@ -242,7 +257,7 @@ class WatchManagement:
         compiled = next(c for c in self._watching.compiled.values() if c.shape is watch.shape)
         graph, consumes = self._watching.database.state.graph, watch.options.mode == "consume"
         seen = compared(watch, self._watching.own_context(watch, graph))
-        fresh = compile_watch(compiled.request, options, guarded=watch.shape.guarded)
+        fresh = compiled.refiltered(options.filter)
         former, constants = (watch.shape, watch.constants), self._recaptured(request, watch, compiled, fresh)
         hub, standing = self._watching.hub_of(watch), not consumes and not watch.details.away
         if standing:

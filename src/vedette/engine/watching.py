@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["Watching"]
 
 log = logging.getLogger(__name__)
+_SPARE_SHAPES = 256
+"""So many shapes that nobody has are no reason to look for them."""
+_KNOWN_OPTIONS = 4096
 RETAINED_EVENTS = 10_000
 """How many events can still be read as `_WatchEvent` after they were handed out."""
 
@@ -71,8 +74,10 @@ class Watching:
         self.news = LayerNews(self)
         self.windows = WatchWindows(self)
         self.compiled: dict[Any, CompiledWatch] = {}
-        self.known_options: dict[WatchOptions, WatchOptions] = {}
-        """Equal options are one object: a million watches have a few."""
+        """By the form of the statement (`watch_forms.py`); what was altered by the number of its watch."""
+        self._most_compiled = _SPARE_SHAPES
+        """So many there may be before those that nobody has are forgotten."""
+        self._known_options: dict[WatchOptions, WatchOptions] = {}
         self.by_session: dict[str, dict[int, None]] = {}
         """Session ▸ the numbers of its watches, in order."""
         self.ended: deque[Watch] = deque()
@@ -91,6 +96,22 @@ class Watching:
         """Called with every commit, in the turn: for those who only take note that something may have changed."""
         self.recent: deque[tuple[Watch, Entry]] = deque(maxlen=RETAINED_EVENTS)
         """Events that were handed out lately, of all watches: what `_WatchEvent` shows beside those that wait."""
+
+    def shared(self, options: WatchOptions) -> WatchOptions:
+        """Equal options are one object: a million watches have a few."""
+        if len(self._known_options) >= _KNOWN_OPTIONS:
+            self._known_options.clear()
+        return self._known_options.setdefault(options, options)
+
+    def forget_unused_shapes(self) -> None:
+        """Now and then: whoever makes and ends watches of ever other statements must not fill the memory."""
+        if len(self.compiled) <= self._most_compiled:
+            return
+        live = (w for w in self.hub.watches.values() if w.status is not WatchStatus.CANCELLED)
+        used = {id(watch.shape) for watch in live}
+        latest = next(reversed(self.compiled))  # somebody is about to have it
+        self.compiled = {k: c for k, c in self.compiled.items() if id(c.shape) in used or k == latest}
+        self._most_compiled = 2 * len(self.compiled) + _SPARE_SHAPES
 
     def id_of(self, watch: Watch) -> str:
         return self.lasting.id_of(watch) or f"w{self.database.boot:x}_{watch.number:x}"

@@ -56,8 +56,13 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
     """Raises E6204 for what the pipeline does not answer, E8001 for what policies do not show."""
     watch = read_watch(text, params)
     _check_answered(watch)
+    own = str(next(_windows)) if watch.windowed else ""
     form = Form(
-        kind="watch", source=text, params=params, time=client.desk.clock.now() if watch.windowed else None
+        kind="watch",
+        source=text,
+        params=params,
+        time=client.desk.clock.now() if watch.windowed else None,
+        union=own if len(watch.collections) > 1 else "",
     )
     condition = compile_filter(expression_of(form))
     wanted = Wanted(
@@ -69,7 +74,7 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
             repr(condition.expression),
             repr(watch.columns),
             watch.options.ordering.kind,
-            str(next(_windows)) if watch.windowed else "",
+            own,
         ),
         collections=watch.collections,
         form=form,
@@ -113,10 +118,6 @@ def _check_answered(watch: WatchForm) -> None:
     if graph:
         text = f"a union of external collections and types of the graph ({graph[0]}) has no one host: use two watches"
         raise SubscriptionError("E6204", text)
-    if watch.windowed and len(watch.collections) > 1:
-        raise SubscriptionError(
-            "E6204", "a window over several collections has no one order: use a watch for each"
-        )
     if watch.options.on_full != "drop":
         text = "the option on_full is not there for external collections over the network: leave it out"
         raise SubscriptionError("E6204", text, fields={"option": "on_full"})

@@ -54,7 +54,8 @@ class WorkerLinks:
     def __init__(self, engine: EngineThread, secret: bytes) -> None:
         self.engine = engine
         self.secret = secret
-        self.ports: set[WorkerPort] = set()
+        self.ports: dict[WorkerPort, None] = {}
+        """Workers that have shown the secret, the latest last."""
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self, path: Path) -> None:
@@ -121,7 +122,7 @@ class WorkerPort(asyncio.Protocol):
         else:
             self._known, self.name = True, hello.name
             self._reader.most_bytes = MOST_FRAME_BYTES
-            self._links.ports.add(self)
+            self._links.ports[self] = None
             self.write([link.Welcome(version=LINK_VERSION)])
             return
         if self._transport is not None:
@@ -134,7 +135,7 @@ class WorkerPort(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
-        self._links.ports.discard(self)
+        self._links.ports.pop(self, None)
         if self._known:
             engine = self._links.engine
             engine.call(lambda: engine.broker.lost(self))

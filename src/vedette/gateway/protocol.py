@@ -23,7 +23,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from vedette.gateway import frames, link
+from vedette.gateway import asking, frames, link
 from vedette.gateway.auth import AuthError, Authority, Grant
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import FrameError, Message, message, read_message
@@ -255,10 +255,7 @@ class Connection:
         self._pending_bytes = 0
 
     def _execute(self, msg: Message) -> None:
-        params = frames.live_params(msg.payload.params)
-        kind = "run" if msg.payload.script else "execute"
-        text = msg.payload.statement
-        self._request(link.Asked(conn=self.number, id=msg.id, kind=kind, text=text, params=params), msg.id)
+        self._request(asking.statement(self.number, msg), msg.id)
 
     def _define(self, msg: Message) -> None:
         assert self.grant is not None
@@ -270,27 +267,14 @@ class Connection:
         )
 
     def _subscribe(self, msg: Message) -> None:
-        payload: frames.Subscribe = msg.payload
-        if not msg.id:
-            raise FrameError(
-                "invalid_payload", "subscribe: the message's id is the subscription's, and is missing"
-            )
-        chosen = [payload.watch, payload.attach, payload.query, payload.collection]
-        if sum(each is not None for each in chosen) != 1:
-            text = "subscribe: exactly one of watch, attach, query and collection is expected"
-            raise FrameError("invalid_payload", text, msg.id)
-        for name, value, least in (("prefetch", payload.prefetch, 0), ("maxUnacked", payload.max_unacked, 1)):
-            if value is not None and not least <= value <= 100_000:
-                raise FrameError(
-                    "invalid_payload", f"subscribe: {name} is between {least} and 100000", msg.id
-                )
+        payload = asking.subscription(msg)
+        assert msg.id is not None
         wanted = self._wanted if self._wanted is not None else {}
         if msg.id not in self.subscriptions and (
             len(self.subscriptions) + len(wanted) >= self._limits.max_subscriptions_per_connection
         ):
             self._refuse_more(msg.id, self._limits.max_subscriptions_per_connection)
             return
-        frames.live_params(payload.params)
         fields = msgspec.structs.asdict(payload)
         if self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id):
             wanted[msg.id] = payload
@@ -313,31 +297,17 @@ class Connection:
         self._request(link.Drop(conn=self.number, id=msg.id, sub=msg.payload.id), msg.id)
 
     def _resume(self, msg: Message) -> None:
-        payload: frames.Resume = msg.payload
-        sub = payload.subId or msg.id
-        if not sub:
-            text = "resume: the message's id (or subId) names the subscription, and is missing"
-            raise FrameError("invalid_payload", text)
-        last: dict[int, int] | None = None
-        if isinstance(payload.lastSeq, int):
-            last = {0: payload.lastSeq}
-        elif payload.lastSeq is not None:
-            try:
-                last = {int(partition): seq for partition, seq in payload.lastSeq.items()}
-            except ValueError:
-                raise FrameError("invalid_payload", "resume: partitions are whole numbers", msg.id) from None
-        if last is not None and not all(0 <= p < 2**32 and abs(s) < 2**63 for p, s in last.items()):
-            raise FrameError("invalid_payload", "resume: lastSeq is out of range", msg.id)
-        taking = link.Take(conn=self.number, id=msg.id, sub=sub, token=payload.token, last_seq=last)
-        self._request(taking, msg.id)
+        self._request(asking.resume(self.number, msg), msg.id)
 
     def _ack(self, msg: Message) -> None:
         payload: frames.Ack = msg.payload
         if payload.deliveryId is not None:
-            self._settle(msg, "ack")
+            self._settle(msg)
             return
         if payload.seq is None or not 0 <= payload.seq < 2**63:
             raise FrameError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
+        if payload.partition != 0:  # it would confirm what another's numbers stand for
+            raise FrameError("invalid_payload", "ack: nothing was sent from such a partition", msg.id)
         named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
         if payload.subId is not None and named is None:
             return  # it has ended meanwhile
@@ -346,22 +316,8 @@ class Connection:
                 self.ask_replay(sub)
         self._ask(link.Trim(conn=self.number, sub=payload.subId, seq=payload.seq))
 
-    def _settle(self, msg: Message, operation: str | None = None) -> None:
-        payload = msg.payload
-        span = getattr(payload, "delay", None) if msg.type == "nack" else getattr(payload, "by", None)
-        if span is not None and not 0 <= span <= 10**12:
-            raise FrameError("invalid_payload", f"{msg.type}: the span is out of range", msg.id)
-        settling = link.Settle(
-            conn=self.number,
-            id=msg.id,
-            operation=operation or msg.type,
-            delivery=payload.deliveryId,
-            retry=getattr(payload, "retry", True),
-            milliseconds=span,
-            cause=getattr(payload, "cause", None),
-            release=getattr(payload, "release", False),
-        )
-        self._request(settling, msg.id)
+    def _settle(self, msg: Message) -> None:
+        self._request(asking.settlement(self.number, msg), msg.id)
 
     def _manage(self, msg: Message) -> None:
         payload: frames.Manage = msg.payload
@@ -376,17 +332,7 @@ class Connection:
                 self.ask_replay(sub)
             self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
             return
-        if payload.limit is not None and not 1 <= payload.limit <= 100_000:
-            raise FrameError("invalid_payload", "manage: limit is between 1 and 100000", msg.id)
-        steering = link.Steer(
-            conn=self.number,
-            id=msg.id,
-            sub=sub.id,
-            operation=payload.operation,
-            options=payload.options,
-            limit=payload.limit,
-        )
-        self._request(steering, msg.id)
+        self._request(asking.steering(self.number, msg), msg.id)
 
     def ask_replay(self, sub: Subscription) -> None:
         """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""

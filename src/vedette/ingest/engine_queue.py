@@ -307,6 +307,10 @@ class EngineFileQueue:
         with self._settled():
             return self._images.held()
 
+    def show(self) -> None:
+        with self._settled():
+            self._images.write()
+
     def rows(self, *, status: TaskStatus | None = None, limit: int = 100) -> list[QueueRow]:
         with self._settled():
             return self._images.rows(self._clock.now(), status=status, limit=limit)
@@ -400,6 +404,7 @@ class EngineFileQueue:
                 answer: dict[str, Any] = {"count": self._answered(request)}
             except FolderError as error:
                 answer = {"error": error.text}
+            self._images.write()  # whoever is answered looks at the table next
             self._requests.answer(request.id, json.dumps(answer))
 
     def _answered(self, request: QueueRequest) -> int:

@@ -121,6 +121,8 @@ class FolderFeed:
             )
 
     def scanned(self, began_at: datetime) -> None:
+        """Whoever asked for the scan looks next at what waits in the queue because of it."""
+        self._queue.show()
         self._tables.note_scan(self._watch_id, began_at)
 
 

@@ -48,7 +48,7 @@ class QueueImages:
         with self._changed:
             self._changed.notify()
         self._thread.join()
-        self._write()
+        self.write()
         self._table.close()
 
     # ---- the owner's side
@@ -72,7 +72,7 @@ class QueueImages:
             many = len(self._unwritten) > MOST_UNWRITTEN
             self._changed.notify()
         if many:
-            self._write()
+            self.write()
 
     def by_key(self, keys: Iterable[str]) -> dict[str, TaskImage]:
         found: dict[str, TaskImage] = {}
@@ -100,23 +100,23 @@ class QueueImages:
     # ---- the whole table
 
     def all(self) -> list[TaskImage]:
-        self._write()
+        self.write()
         return self._table.all()
 
     def of_watch(self, watch_id: str) -> list[TaskImage]:
-        self._write()
+        self.write()
         return self._table.of_watch(watch_id)
 
     def dead(self, path: str | None = None) -> list[TaskImage]:
-        self._write()
+        self.write()
         return self._table.dead(path)
 
     def rows(self, now: datetime, *, status: TaskStatus | None, limit: int) -> list[QueueRow]:
-        self._write()
+        self.write()
         return self._table.rows(now, status=status, limit=limit)
 
     def counts(self, now: datetime) -> Mapping[str, Mapping[TaskStatus, int]]:
-        self._write()
+        self.write()
         return self._table.counts(now)
 
     # ---- writing
@@ -126,10 +126,10 @@ class QueueImages:
             with self._changed:
                 self._changed.wait_for(lambda: self._unwritten or self._closing.is_set())
             self._closing.wait(DELAY_SECONDS)  # more may come
-            if not self._write():
+            if not self.write():
                 self._closing.wait(1.0)
 
-    def _write(self) -> bool:
+    def write(self) -> bool:
         """Whether nothing is left unwritten of what was there."""
         with self._writing:
             with self._changed:

@@ -161,6 +161,10 @@ class FileQueue(QueueInspection, Protocol):
         """By watch: tasks that are not dead."""
         ...
 
+    def show(self) -> None:
+        """What was put so far is in `ingestion_queue` when it returns; else that follows a moment later."""
+        ...
+
     def discard(self, watch_id: str) -> int:
         """Forget the tasks of a watch that is removed; how many."""
         ...

@@ -428,10 +428,13 @@ def _expand_to_one(
     other, target_slot = bind
 
     def step(row: Row) -> bool:
+        id = anchor(row)
+        if type(id) is not str:
+            return False
         view = row[0].view
         get = view.get
         seen = 0
-        for candidate in view.edges_at(name, position, anchor(row)):
+        for candidate in view.edges_at(name, position, id):
             seen += 1
             element = get(candidate.targets[other])
             if element is not None:
@@ -450,9 +453,11 @@ def _expand(edge: EdgeElement, position: int, anchor: Closure, targets: Targets,
     slot = edge.slot
 
     def step(row: Row) -> bool:
+        id = anchor(row)
+        if type(id) is not str:
+            return False
         view = row[0].view
         seen = 0
-        id = anchor(row)
         for name in edge.edges:
             for candidate in view.edges_at(name, position, id):
                 seen += 1
@@ -473,8 +478,10 @@ def _expand_symmetric(
     slot, name = edge.slot, edge.edges[0]
 
     def step(row: Row) -> bool:
-        view = row[0].view
         id = anchor(row)
+        if type(id) is not str:
+            return False
+        view = row[0].view
         found = [(c, c.targets) for c in view.edges_at(name, position, id)]
         found += [
             (c, c.targets[::-1])

@@ -1,13 +1,13 @@
 """Recorded change streams: taken from the journal, sampled and made harmless, kept as Parquet (seed §7).
 
-A capture is a folder: `changes/` as Parquet with the columns of the journal, `index/` with the version of the
-subscription index that the changes are to be held against. Documents are sampled by key, so that the history of one is
-there whole or not at all. Masked fields keep which values are equal, and nothing else.
+A capture is a folder, on any file system that Spark can write to: `changes/` with the columns of the journal, `index/`
+with the files of the subscription index that the changes are to be held against, cut into pieces; both Parquet.
+Documents are sampled by key, so that the history of one is there whole or not at all. Masked fields keep which values
+are equal, and nothing else.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,12 @@ from vedette.sources.images import decode_image, encode_image
 from vedette.sources.stable_hash import text_hash
 from vedette.subscriptions.index_files import latest_version, open_version
 
-__all__ = ["capture", "masked", "sampled"]
+__all__ = ["capture", "masked", "sampled", "take_index"]
 
 _WHOLE = 2**64
+_INDEX = "name string, place bigint, data binary"
+_PIECE = 4 * 1024 * 1024
+"""Bytes of a file in one row."""
 
 
 def capture(
@@ -46,7 +49,7 @@ def capture(
         _through(share, tuple(mask), salt), spark_schema(JOURNAL)
     )
     harmless.write.mode("overwrite").parquet(f"{out}/changes")
-    _copy_index(index, Path(out) / "index")
+    _keep_index(session, index, f"{out}/index")
     return _written(session, out).count()
 
 
@@ -54,18 +57,33 @@ def _written(session: SparkSession, out: str) -> DataFrame:
     return session.read.parquet(f"{out}/changes")
 
 
-def _copy_index(index: Path, out: Path) -> None:
+def _keep_index(session: SparkSession, index: Path, out: str) -> None:
     """The latest version and its files, so that a replay needs nothing else."""
+    pieces = [
+        (name, place, data[place : place + _PIECE])
+        for name, data in _files(index)
+        for place in range(0, len(data), _PIECE)
+    ]
+    session.createDataFrame(pieces, _INDEX).write.mode("overwrite").parquet(out)
+
+
+def _files(index: Path) -> Iterator[tuple[str, bytes]]:
     version = latest_version(index)
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     manifest = open_version(index, version).manifest
-    (out / f"v{version:012d}.json").write_bytes(msgspec.json.encode(manifest))
+    yield f"v{version:012d}.json", msgspec.json.encode(manifest)
     for held in manifest.collections.values():
         for files in held.values():
             for name in (files.tombstones, *(segment.file for segment in files.segments)):
                 if name is not None:
-                    shutil.copyfile(index / name, out / name)
+                    yield name, (index / name).read_bytes()
+
+
+def take_index(session: SparkSession, capture: str, folder: Path) -> None:
+    """Lay the index of a capture down in a folder of this machine, where it can be mapped."""
+    pieces = session.read.schema(_INDEX).parquet(f"{capture}/index")
+    for piece in pieces.orderBy("name", "place").toLocalIterator():
+        with (folder / piece["name"]).open("ab") as file:
+            file.write(piece["data"])
 
 
 def _through(

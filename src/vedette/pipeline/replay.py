@@ -7,6 +7,7 @@ several pieces. Shadow runs the replay with two installed versions and compares 
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark.sql.functions import lit
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
 from vedette.pipeline.candidate import find_candidate
+from vedette.pipeline.capture import take_index
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
@@ -44,7 +46,13 @@ _SPARK = "`offset` bigint, subscription bigint, reason string, gateway int, batc
 
 def replay(session: SparkSession, capture: str, out: str) -> None:
     """Match a capture against its index and write who is told what, as Parquet."""
-    index = Path(capture) / "index"
+    with tempfile.TemporaryDirectory(prefix="vedette-replay-") as folder:
+        index = Path(folder)
+        take_index(session, capture, index)
+        _match(session, capture, index, out)
+
+
+def _match(session: SparkSession, capture: str, index: Path, out: str) -> None:
     context = PipelineContext(journal="", registry="", index=index)
     kept = session.read.parquet(f"{capture}/changes")
     if "shed" not in kept.columns:  # a capture of an earlier release

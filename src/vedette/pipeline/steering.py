@@ -58,6 +58,7 @@ class Steering:
         )
         self._lag.resume(registry.modes(), clock.monotonic())
         self._tell_states = tell_states
+        self._members: dict[int, str] = {}
         self._totals: Counter[str] = Counter()
         self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=_RECENT)
 
@@ -88,6 +89,7 @@ class Steering:
         }
         for change in self._lag.observe(lags, self._clock.monotonic()):
             self._change(change)
+        self._note_members()
         return [
             PartitionFigures(
                 partition=p.id,
@@ -118,6 +120,18 @@ class Steering:
             totals=dict(self._totals),
             **more,
         )
+
+    def _note_members(self) -> None:
+        """Who joins or leaves the ring changes where deliveries go."""
+        known, self._members = self._members, {g.number: g.name for g in self._registry.gateways()}
+        for word, numbers in (
+            ("joined", self._members.keys() - known),
+            ("left", known.keys() - self._members),
+        ):
+            for number in sorted(numbers):
+                name = (self._members | known)[number]
+                extra = {"action": "route.member", "gateway": name, "number": number, "reason": word}
+                _audit.info("The gateway %s has %s", name, word, extra=extra)
 
     def _obey(self, verdict: Verdict) -> None:
         if verdict.rebuild:

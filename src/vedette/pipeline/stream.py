@@ -13,9 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from vedette.clock import Clock, SystemClock
 from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.datasource import JournalSource
-from vedette.pipeline.schema import OUTCOME, spark_schema
-from vedette.pipeline.topology import hot_path
+from vedette.pipeline.schema import OUTCOME
+from vedette.pipeline.telling import telling_source
 
 __all__ = ["METRICS", "start_stream", "stop_stream"]
 
@@ -37,7 +36,8 @@ def start_stream(
 
     `start` counts only for a checkpoint that does not exist yet: an offset of the journal; None is where it ends now.
     """
-    session.dataSource.register(JournalSource)
+    source = telling_source(context)
+    session.dataSource.register(source)
     options = {
         "journal": context.journal,
         "index": str(context.index),
@@ -46,8 +46,7 @@ def start_stream(
         "shares": str(shares),
         "maxrows": str(max_rows),
     }
-    changes = session.readStream.format(JournalSource.name()).options(**options).load()
-    outcomes = changes.mapInArrow(hot_path(context), spark_schema(OUTCOME))
+    outcomes = session.readStream.format(source.name()).options(**options).load()
     sums = [sum_(col(field.name)).alias(field.name) for field in OUTCOME]
     return (
         outcomes.observe(METRICS, *sums)

@@ -116,7 +116,7 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def _row(subscription: WindowedSubscription, kind: int, **more: Any) -> dict[str, Any]:
     return {
-        "subscription": subscription.number,
+        "subscription": subscription.leader,
         "gateway": subscription.gateway,
         "form": subscription.form,
         "created_ms": timestamp_to_ms(subscription.created),
@@ -182,7 +182,8 @@ def _at_the_end(mark: dict[str, Any], context: PipelineContext) -> list[dict[str
     for number, each in now.items():
         if number not in before and each.watch.aggregates:
             found += _snapshot(each, mark["version"], context)
-        if windows_due(each.watch, each.created, mark["appended_ms"], mark["time_ms"]):
+        due = windows_due(each.watch, each.created, mark["appended_ms"], mark["time_ms"])
+        if due and number == each.leader:
             found.append(_row(each, TICK, time_ms=mark["time_ms"]))
     return found
 
@@ -205,7 +206,8 @@ def _snapshot(
                 found += _matching(subscription, version, page.documents, page.offset, context)
                 if len(page.documents) < _PAGE:
                     # One row more says up to where it is true, also when nothing matches.
-                    return [*found, _row(subscription, SNAPSHOT, offset=page.offset)]
+                    place = {"offset": page.offset, "collection": subscription.collection}
+                    return [*found, _row(subscription, SNAPSHOT, **place)]
                 key = page.documents[-1][0]
     finally:
         journal.close()
@@ -253,13 +255,10 @@ def fold(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> 
     watch = WindowedWatch(watch_form(last["form"]), timestamp_from_ms(int(last["created_ms"])), held)
     late = watch.late
     snapshot = [row for row in rows if row["kind"] == SNAPSHOT]
-    if snapshot:
-        documents = [
-            (row["collection"], row["key"], decode_image(row["after"]))
-            for row in snapshot
-            if _is(row["after"])
-        ]
-        watch.begin(int(snapshot[0]["offset"]), documents)
+    for collection in dict.fromkeys(row["collection"] for row in snapshot):
+        own = [row for row in snapshot if row["collection"] == collection]
+        documents = [(row["key"], decode_image(row["after"])) for row in own if _is(row["after"])]
+        watch.begin(collection, int(own[0]["offset"]), documents)
     told: list[WindowEvent] = []
     for row in rows:
         if row["kind"] == CHANGE:

@@ -12,8 +12,7 @@ import importlib
 __all__ = ["main"]
 
 _PRELOADED = (
-    "vedette.pipeline.topology",
-    "vedette.pipeline.datasource",
+    "vedette.pipeline.telling",
     "vedette.sources.sqlite_journal",
     "pyspark.sql.datasource",
     "pyspark.sql.worker.plan_data_source_read",

@@ -43,6 +43,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     """`request.time`, as well."""
     sight: tuple[SightRule, ...] | None = None
     """What policies show whoever subscribed; None: everything."""
+    union: str = ""
+    """Of a watch with windows over several collections: subscriptions of one gateway with the same name are one."""
 
 
 def form_of_query(
@@ -88,9 +90,10 @@ def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
     shape = replace(shape, returns=watch.columns)
     if not watch.windowed:
         return shape, constants
-    # Windows begin when the watch was made: each subscription has a constant more, which no filter asks for.
+    # Windows begin when the watch was made, and may be of several subscriptions: constants that no filter asks for.
     text = repr((watch.options.window, watch.aggregates))
-    return replace(shape, constants=shape.constants + 1, window=text), (*constants, form.time or EPOCH)
+    shape = replace(shape, constants=shape.constants + 2, window=text)
+    return shape, (*constants, form.time or EPOCH, form.union)
 
 
 @lru_cache(maxsize=4096)

@@ -23,6 +23,7 @@ from functools import partial, reduce
 from typing import Any
 
 from vedette.errors import SubscriptionError
+from vedette.language.aggregates import DEFAULT_COLLECT_LIMIT
 from vedette.language.parser import parse_statement
 from vedette.language.resolve_queries import column_name
 from vedette.language.statements import Return, Watch, WatchOption
@@ -67,6 +68,8 @@ class AggregateColumn:
     operand: FieldPath | None
     """None for COUNT(*)."""
     where: Expression | None
+    limit: int | None = None
+    """Of COLLECT: the most values of a group that are told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,15 +287,22 @@ class _Reader:
 
     def _aggregate(self, column: str, node: Aggregate) -> AggregateColumn:
         name = node.name.upper()
-        if name not in MAINTAINED or node.limit is not None:
+        if name not in (*MAINTAINED, "COLLECT"):
             raise _refused(f"the aggregate {name}")
-        counted = node.operand is None or node.operand == Variable(self._variable)
+        if name == "COLLECT" and not 0 < (node.limit or 0) <= DEFAULT_COLLECT_LIMIT:
+            text = (
+                f"COLLECT over an external collection needs a limit of at most {DEFAULT_COLLECT_LIMIT:,}, since a "
+                "window that cannot be told would be lost: say COLLECT(…)[limit: n]"
+            )
+            raise SubscriptionError("E6204", text)
+        counted = node.operand is None or (name == "COUNT" and node.operand == Variable(self._variable))
         return AggregateColumn(
             column=column,
             name=name,
             distinct=node.distinct,
             operand=None if counted or node.operand is None else self._path(node.operand),
             where=self.condition(node.where) if node.where is not None else None,
+            limit=node.limit,
         )
 
     def _path(self, node: Expression) -> FieldPath:

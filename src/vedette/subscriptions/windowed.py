@@ -29,6 +29,9 @@ class WindowedSubscription(NamedTuple):
     """When its windows begin."""
     boundary: int
     added: int
+    union: str
+    leader: int
+    """The number by which its windows are told: its own, or the least of those that make one watch with it."""
 
     @property
     def watch(self) -> WatchForm:
@@ -59,17 +62,28 @@ def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubs
                         found |= _of(segment, part, tenant, collection)
             for number in ended.tolist():
                 found.pop(number, None)
+    return _led(found)
+
+
+def _led(found: dict[int, WindowedSubscription]) -> dict[int, WindowedSubscription]:
+    leaders: dict[tuple[int, str], int] = {}
+    for number in sorted(found):
+        each = found[number]
+        if each.union:
+            leader = leaders.setdefault((each.gateway, each.union), number)
+            found[number] = each._replace(leader=leader)
     return found
 
 
 def _of(segment: Segment, part: ShapeRows, tenant: str, collection: str) -> dict[int, WindowedSubscription]:
     later = segment.shape_starts[segment.shape_starts > part.start]
     end = int(later.min()) if len(later) else len(segment)
-    created = segment.constant(part.place, part.shape.constants - 1)
+    created, union = (segment.constant(part.place, part.shape.constants - back) for back in (2, 1))
     found = {}
     for row in np.arange(part.start, end).tolist():
-        found[int(segment.numbers[row])] = WindowedSubscription(
-            int(segment.numbers[row]),
+        number = int(segment.numbers[row])
+        found[number] = WindowedSubscription(
+            number,
             int(segment.gateways[row]),
             tenant,
             collection,
@@ -77,5 +91,7 @@ def _of(segment: Segment, part: ShapeRows, tenant: str, collection: str) -> dict
             created.value(row - part.start),
             int(segment.boundaries[row]),
             int(segment.added[row]),
+            union.value(row - part.start),
+            number,
         )
     return found

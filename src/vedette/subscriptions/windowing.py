@@ -68,14 +68,14 @@ class _Held:
     window: WindowState
     calls: tuple[_Kind, ...]
     groups: Groups
-    joined: int = -1
-    """The offset of the snapshot."""
+    joined: dict[str, int] = field(default_factory=dict)
+    """By collection: the offset of its snapshot."""
     pending: list[tuple[datetime, int, WindowChange]] = field(default_factory=list)
     """Changes of windows that have not ended, by time and offset."""
     latest: dict[int, datetime] = field(default_factory=dict)
     """By partition: the time of its last change."""
-    touched: dict[str, Contribution] = field(default_factory=dict)
-    """Sliding aggregates: what was added or changed lately, by key."""
+    touched: dict[tuple[str, str], Contribution] = field(default_factory=dict)
+    """Sliding aggregates: what was added or changed lately, by collection and key."""
     told: dict[Any, dict[str, Any]] = field(default_factory=dict)
     """The groups of the last window."""
     position: int = 0
@@ -85,6 +85,7 @@ class _Held:
 class _Kind(NamedTuple):
     name: str
     distinct: bool
+    limit: int | None = None
 
 
 class WindowedWatch:
@@ -94,7 +95,7 @@ class WindowedWatch:
         self._form = form
         self._sliding = form.options.window.kind == "sliding"
         if held is None:
-            calls = tuple(_Kind(c.name, c.distinct) for c in form.aggregates)
+            calls = tuple(_Kind(c.name, c.distinct, c.limit) for c in form.aggregates)
             held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
         self.held = held
 
@@ -104,10 +105,10 @@ class WindowedWatch:
 
     # --- in
 
-    def begin(self, offset: int, documents: Iterable[tuple[str, str, Document]]) -> None:
-        """The documents (collection, key, image) that match, at an offset of the journal."""
-        self.held.joined = offset
-        for collection, key, document in documents:
+    def begin(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
+        """The documents (key, image) of a collection that match, at an offset of the journal."""
+        self.held.joined[collection] = offset
+        for key, document in documents:
             self.held.groups.change(self._contribution(collection, key, document), 1)
 
     def take(self, change: WindowChange) -> None:
@@ -151,27 +152,28 @@ class WindowedWatch:
             for image in (change.before, change.after)
         )
         if before is None and after is not None:
-            delta = Delta(ADDED, after, None, change.key)
+            delta = Delta(ADDED, after, None, (change.collection, change.key))
         elif after is None:
-            delta = Delta(REMOVED, before, None, change.key)
+            delta = Delta(REMOVED, before, None, (change.collection, change.key))
         elif same(before, after):
             return
         else:
-            delta = Delta(CHANGED, after, before, change.key)
+            delta = Delta(CHANGED, after, before, (change.collection, change.key))
         self.held.window.collect(delta, change.offset, moment)
 
     def _aggregate(self, change: WindowChange, moment: datetime) -> None:
         held = self.held
         for image, times in ((change.before, -1), (change.after, 1)):
-            if image is not None and change.offset > held.joined:
+            if image is not None and change.offset > held.joined.get(change.collection, -1):
                 held.groups.change(self._contribution(change.collection, change.key, image), times)
         if not self._sliding:
             return
+        name = change.collection, change.key
         if change.after is None:
-            held.touched.pop(change.key, None)
+            held.touched.pop(name, None)
         else:
-            held.touched[change.key] = self._contribution(change.collection, change.key, change.after)
-            held.window.touch(change.key, moment)
+            held.touched[name] = self._contribution(*name, change.after)
+            held.window.touch(name, moment)
 
     def _collected(self) -> list[WindowEvent]:
         start, end, entries = self.held.window.close()
@@ -247,6 +249,8 @@ def _part(column: AggregateColumn, collection: str, key: str, document: Document
     if column.operand is None:
         return True, None
     value = field_value(column.operand, key, document, collection)
+    if column.name == "COLLECT":  # keeps nulls, too
+        return True, ((collection, key), value)
     return value is not None and _fits(column.name, value), value
 
 

@@ -146,6 +146,9 @@ class MemoryFileQueue:
                 found[entry.task.watch_id] = found.get(entry.task.watch_id, 0) + 1
         return found
 
+    def show(self) -> None:
+        """There is no view of it."""
+
     @_alone
     def retry(self, path: str | None = None) -> int:
         dead = [

@@ -43,8 +43,19 @@ class Delta:
         self.delivery: tuple[str, int] | None = None
         """`consumed`: the delivery's id, and which attempt it is."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The pipeline keeps what waits for its window between two batches; compiled, it has no other way."""
+        first = (self.type, self.match, self.prev, self.identity, self.order)
+        return _restored, (first, (self.matches, self.events, self.window, self.delivery))
+
     def __repr__(self) -> str:
         return f"<{self.type} {self.match}>"
+
+
+def _restored(first: Any, rest: Any) -> Delta:
+    delta = Delta(*first)
+    delta.matches, delta.events, delta.window, delta.delivery = rest
+    return delta
 
 
 def same(old: Any, new: Any) -> bool:

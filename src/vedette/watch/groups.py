@@ -14,14 +14,14 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
 
-from vedette.language.aggregates import exact_average, exact_sum
+from vedette.language.aggregates import collected, exact_average, exact_sum
 from vedette.language.dynamic import distinct_key
 from vedette.values import is_nan
 
 __all__ = ["MAINTAINED", "AggregateKind", "Contribution", "Groups", "maintained"]
 
 MAINTAINED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
-"""Aggregates that can be kept up to date; COLLECT is evaluated anew."""
+"""Aggregates that can be kept up to date; COLLECT is evaluated anew, but where its values come with their places."""
 
 
 class AggregateKind(Protocol):
@@ -31,6 +31,8 @@ class AggregateKind(Protocol):
     def name(self) -> str: ...
     @property
     def distinct(self) -> bool: ...
+    @property
+    def limit(self) -> int | None: ...
 
 
 def maintained(calls: Sequence[AggregateKind]) -> bool:
@@ -133,9 +135,34 @@ class _Distinct:
         return self._inner.result()
 
 
+class _Collected:
+    """COLLECT over values that have a place of their own, (place, value): in the order of places, cut at its limit."""
+
+    __slots__ = ("_distinct", "_limit", "_values")
+
+    def __init__(self, limit: int | None, *, distinct: bool) -> None:
+        self._limit, self._distinct = limit, distinct
+        self._values: dict[Any, Any] = {}
+
+    def change(self, value: Any, times: int) -> None:
+        place, own = value
+        if times > 0:
+            self._values[place] = own
+        else:
+            self._values.pop(place, None)
+
+    def result(self) -> list[Any]:
+        values = [self._values[place] for place in sorted(self._values)]
+        if self._distinct:
+            values = list({distinct_key(value): value for value in reversed(values)}.values())[::-1]
+        return collected(values, self._limit)
+
+
 def _keeper(call: AggregateKind) -> _Keeper:
     plain: _Keeper
     match call.name:
+        case "COLLECT":
+            return _Collected(call.limit, distinct=call.distinct)
         case "COUNT":
             plain = _Count()
         case "SUM" | "AVG":

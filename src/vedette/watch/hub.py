@@ -21,6 +21,7 @@ from vedette.watch.table import NumberedTable
 from vedette.watch.watch import Watch, WatchDetails
 
 __all__ = [
+    "SetOff",
     "Told",
     "WatchHub",
     "compared",
@@ -88,6 +89,13 @@ class Told:
         if watch.push(delta, self.tick, self.sequence, self.now_ms) is _OVERFLOW:
             self.overflowed.append(watch)
         self.watches[watch.number] = watch
+
+
+class SetOff(Told):
+    """Sets off actions and tells nobody."""
+
+    def deliver(self, watch: Watch, delta: Delta) -> None:
+        pass
 
 
 class WatchHub:

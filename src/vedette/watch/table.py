@@ -1,4 +1,7 @@
-"""Watches by number. Numbers are given one after another, so a list will do: eight bytes a watch."""
+"""Watches by number. Numbers are given one after another, so lists will do: eight bytes a watch.
+
+The lists are short, and one that has nobody left is thrown away: what has been costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,40 @@ from typing import Generic, TypeVar
 __all__ = ["NumberedTable"]
 
 Item = TypeVar("Item")
+_BITS = 10
+_BLOCK = 1 << _BITS
 
 
 class NumberedTable(Generic[Item]):
     """A mapping from the numbers 1, 2, 3 … to items, some of them gone."""
 
-    __slots__ = ("_items", "_size")
+    __slots__ = ("_blocks", "_last", "_size")
 
     def __init__(self) -> None:
-        self._items: list[Item | None] = [None]
+        self._blocks: dict[int, list[Item | None]] = {}
+        """By the first bits of the number, in order."""
+        self._last = 0
         self._size = 0
 
     def next_number(self) -> int:
         """The next number; its place is empty until it is set."""
-        self._items.append(None)
-        return len(self._items) - 1
+        self._last += 1
+        place = self._last >> _BITS
+        if place not in self._blocks:
+            self._blocks[place] = [None] * _BLOCK
+            self._drop_empty(place - 1)
+        return self._last
+
+    def _drop_empty(self, place: int) -> None:
+        block = self._blocks.get(place)
+        if block is not None and place < self._last >> _BITS and block.count(None) == _BLOCK:
+            del self._blocks[place]
 
     def __setitem__(self, number: int, item: Item) -> None:
-        if self._items[number] is None:
+        block = self._blocks[number >> _BITS]
+        if block[number % _BLOCK] is None:
             self._size += 1
-        self._items[number] = item
+        block[number % _BLOCK] = item
 
     def __getitem__(self, number: int) -> Item:
         item = self.get(number)
@@ -36,12 +53,14 @@ class NumberedTable(Generic[Item]):
         return item
 
     def get(self, number: int) -> Item | None:
-        return self._items[number] if 0 < number < len(self._items) else None
+        block = self._blocks.get(number >> _BITS)
+        return block[number % _BLOCK] if block is not None else None
 
     def pop(self, number: int) -> None:
         if self.get(number) is not None:
-            self._items[number] = None
+            self._blocks[number >> _BITS][number % _BLOCK] = None
             self._size -= 1
+            self._drop_empty(number >> _BITS)
 
     def __contains__(self, number: int) -> bool:
         return self.get(number) is not None
@@ -50,4 +69,4 @@ class NumberedTable(Generic[Item]):
         return self._size
 
     def values(self) -> Iterator[Item]:
-        return (item for item in list(self._items) if item is not None)
+        return (item for block in list(self._blocks.values()) for item in list(block) if item is not None)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 import vedette
 
 
@@ -16,3 +22,117 @@ def test_equal_filters_in_texts_with_other_constants_keep_their_own() -> None:
         for watch in (long, short):
             (initial,) = watch.poll()
             assert initial.matches == ({"t.n": 1},)
+
+
+ONTOLOGY = """
+node Task { title: String, n: Int = 0 }
+node Project { name: String }
+edge of(task: Task, project: Project)
+"""
+
+
+def shapes(watches: list[vedette.WatchHandle]) -> int:
+    return len({id(watch.watch.shape) for watch in watches})
+
+
+def told(watch: vedette.WatchHandle) -> list[Any]:
+    return [event.match["t.title"] for event in watch.poll() if event.match is not None]
+
+
+@pytest.fixture
+def session() -> Iterator[vedette.Session]:
+    with vedette.open(":memory:", environment={}) as db, db.session() as session:
+        db.define(ONTOLOGY)
+        for name in ("a", "b", "c"):
+            session.execute(f'SPAWN {name}: Project {{ name = "{name}" }}')
+        yield session
+
+
+def test_what_a_watch_is_called_how_it_is_written_and_which_elements_it_names_makes_no_other_shape(
+    session: vedette.Session,
+) -> None:
+    watches = [
+        session.watch(
+            f"{name}_tasks = WATCH t: Task,{' ' * width}of(t, #{name})"
+            f" [initial: none, filter: t.n < {width}] RETURN t.title"
+        )
+        for width, name in enumerate(("a", "b", "c"), 3)
+    ]
+    assert shapes(watches) == 1
+    session.execute('SPAWN t: Task { title = "for b" }')
+    session.execute("LINK of(#t, #b)")
+    assert [told(watch) for watch in watches] == [[], ["for b"], []]
+    ids = [session.bindings[name] for name in ("a", "b", "c")]
+    patterns = session.execute("MATCH w: _Watch RETURN w.pattern").rows
+    assert [pattern for (pattern,) in patterns] == [
+        f"{name}_tasks = WATCH t: Task, of(t, #{id}) [initial: none, filter: t.n < {width}] RETURN t.title"
+        for width, (name, id) in enumerate(zip("abc", ids, strict=True), 3)
+    ]
+
+
+def test_elements_in_filters_orders_and_actions_are_each_watch_s_own(session: vedette.Session) -> None:
+    session.run('SPAWN x: Task { title = "x", n = 1 }; SPAWN y: Task { title = "y", n = 2 }')
+    watches = [
+        session.watch(
+            f"WATCH t: Task [initial: none, filter: t.n > #{name}.n, ordering: attribute(t.n + #{name}.n)]"
+            f" ON MATCH DO LINK of(t, #{project}) RETURN t.title"
+        )
+        for name, project in (("x", "a"), ("y", "b"))
+    ]
+    assert shapes(watches) == 1
+    session.execute('SPAWN t: Task { title = "two", n = 2 }')
+    session.execute('SPAWN t: Task { title = "three", n = 3 }')
+    assert [told(watch) for watch in watches] == [["two", "three"], ["three"]]
+    linked = session.execute("MATCH of(t, p) RETURN t.title, p.name ORDER BY p.name, t.title").rows
+    assert linked == [("three", "a"), ("two", "a"), ("three", "b")]
+
+
+def test_another_filter_that_names_an_element_of_the_other_watch(session: vedette.Session) -> None:
+    session.run('SPAWN x: Task { title = "x", n = 1 }; SPAWN y: Task { title = "y", n = 5 }')
+    first, second = (
+        session.watch(f"WATCH t: Task WHERE t.n > #{name}.n [initial: none] RETURN t.title") for name in "xy"
+    )
+    second.alter("[filter: t.n > #x.n + 6]")
+    session.run('SPAWN t: Task { title = "six", n = 6 }; SPAWN t: Task { title = "nine", n = 9 }')
+    assert told(first) == ["six", "nine"]
+    assert told(second) == ["nine"]
+    ((pattern,),) = session.execute("MATCH w: _Watch WHERE w.id = $id RETURN w.pattern", id=second.id).rows
+    assert "[initial: none, filter: t.n > #x.n + 6]" in pattern
+
+
+def test_elements_that_are_shown_keep_their_names(session: vedette.Session) -> None:
+    watches = [session.watch(f"WATCH t: Task, of(t, #{name}) RETURN t.title, #{name}.name") for name in "ab"]
+    session.execute('SPAWN t: Task { title = "t" }')
+    session.execute("LINK of(#t, #b)")
+    assert [event.match for event in watches[1].poll()[1:]] == [{"t.title": "t", "name": "b"}]
+
+
+def test_reliable_ones_come_back_with_their_own(tmp_path: Path) -> None:
+    with vedette.open(tmp_path, environment={}) as db, db.session() as session:
+        db.define(ONTOLOGY)
+        for name in ("a", "b"):
+            session.execute(f'SPAWN {name}: Project {{ name = "{name}" }}')
+            session.execute(
+                f"of_{name} = WATCH t: Task, of(t, #{name}) [delivery: reliable, initial: none] RETURN t.title"
+            )
+        session.execute("ALTER WATCH #of_b SET [filter: #a.name != t.title]")
+        ends = dict(session.bindings)
+    with vedette.open(tmp_path, environment={}) as db, db.session() as session:
+        for name in ("a", "b"):
+            session.execute("SPAWN t: Task { title = $name }", name=name)
+            session.execute("LINK of(#t, #$end)", end=ends["b"])
+        watches = [session.attach(f"of_{name}") for name in ("a", "b")]
+        assert [told(watch) for watch in watches] == [[], ["b"]]
+
+
+def test_statements_that_nobody_watches_any_more_are_forgotten(session: vedette.Session) -> None:
+    kept = session.watch("kept = WATCH kept: Task [initial: none] RETURN kept.title")
+    for number in range(2000):
+        session.watch(f"WATCH t{number}: Task [buffer: {number + 1}] RETURN t{number}.title").cancel()
+    watching = session.database.watching
+    assert len(watching.compiled) < 1000
+    session.database.define("node Other { n: Int }")
+    session.execute('SPAWN t: Task { title = "t" }')
+    assert len(kept.poll()) == 1
+    kept.alter('[filter: kept.title = "u"]')
+    assert [event.type for event in kept.poll()] == ["removed"]

@@ -14,10 +14,13 @@ import pytest
 import vedette
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
+from vedette.ingest import queue_images
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
 from vedette.ingest.queue_table import QueueTable, TaskImage
 from vedette.ingest.tasks import FileOperation, FileTask, TaskStatus
 from vedette.testing import ManualClock
+
+VIEW = "SELECT path, status, priority, worker_id, lease_until > queued_at, age >= 0 FROM ingestion_queue"
 
 
 def task(path: str, operation: str = "ingest", priority: int = 5) -> FileTask:
@@ -76,10 +79,11 @@ def test_any_sqlite_tool_reads_the_view(tmp_path: Path) -> None:
         end, shown = monotonic() + 30, list[tuple[object, ...]]()
         with sqlite3.connect(f"file:{tmp_path}/handshake.db?mode=ro", uri=True) as plain:
             while shown != wanted and monotonic() < end:  # the view follows a moment later
-                shown = plain.execute(
-                    "SELECT path, status, priority, worker_id, lease_until > queued_at, age >= 0 FROM ingestion_queue"
-                ).fetchall()
-    assert shown == wanted
+                shown = plain.execute(VIEW).fetchall()
+            assert shown == wanted
+            queue.put([task("/late", priority=0)])
+            queue.show()
+            assert plain.execute(VIEW).fetchall()[-1] == ("/late", "pending", 0, None, None, 1)
 
 
 def test_a_table_that_cannot_be_written_takes_nothing_back(
@@ -105,9 +109,12 @@ def test_a_table_that_cannot_be_written_takes_nothing_back(
         assert queue.claim(1, "me")[0].task.operation is FileOperation.DELETE
 
 
-def test_a_crowd_is_put_in_several_commits_and_all_of_it_is_there(tmp_path: Path) -> None:
-    """More than one commit, more than the table's thread keeps unwritten, and each path twice."""
-    paths = [f"/{number:05}" for number in range(12_000)]
+def test_a_crowd_is_put_in_several_commits_and_all_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one commit, more than may be unwritten in the table, and some paths twice."""
+    monkeypatch.setattr(queue_images, "MOST_UNWRITTEN", 700)
+    paths = [f"/{number:05}" for number in range(1_300)]
     with opened(tmp_path, SystemClock()) as queue:
         queue.put([task(path) for path in paths] + [task(path, "delete") for path in paths[:3]])
         assert queue.depth() == len(paths)

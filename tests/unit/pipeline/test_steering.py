@@ -133,3 +133,21 @@ def test_rules_and_dashboard_ask_for_figures_that_there_are():
         asked = set(re.findall(r"\bvedette_pipeline_\w+", (docs / file).read_text()))
         assert asked
         assert asked <= shown, file
+
+
+def test_who_joins_and_leaves_the_ring_is_audited(driver: Driver, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "vedette.audit")
+
+    def told() -> list[tuple[str, str]]:
+        driver.steering.look(0)
+        records = [r for r in caplog.records if getattr(r, "action", "") == "route.member"]
+        caplog.clear()
+        return [(getattr(r, "gateway", ""), getattr(r, "reason", "")) for r in records]
+
+    assert told() == []
+    driver.registry.join("one", "here:1", 10)
+    driver.registry.join("two", "there:1", 30)
+    assert told() == [("one", "joined"), ("two", "joined")]
+    assert told() == []
+    driver.clock.advance(11)
+    assert told() == [("one", "left")]

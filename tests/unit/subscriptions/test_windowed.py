@@ -47,3 +47,27 @@ def test_windows_are_another_shape_and_remember_when_they_began(tmp_path: Path):
     images = ImageRows("t", "shop::orders", [change])
     assert {match.number for match in match_segments(segments, ended, images)} == {plain, tumbling}
     registry.close()
+
+
+def test_a_union_is_one_watch_and_told_by_its_first_number(tmp_path: Path):
+    registry = SubscriptionRegistry(tmp_path)
+    registry.join("g", "here:1", 60)
+    registry.join("h", "there:1", 60)
+    source = "WATCH o: shop::orders | shop::returns [window: tumbling(5s)] RETURN COUNT(*) AS n"
+
+    def subscribe(gateway: str, union: str) -> list[int]:
+        form = Form(kind="watch", source=source, time=MADE, union=union)
+        wishes = [
+            SubscriptionRequest(id=f"{union}.{place}", tenant="t", collection=name, boundary=7, form=form)
+            for place, name in enumerate(("shop::orders", "shop::returns"))
+        ]
+        return registry.register(gateway, wishes, 60)
+
+    made = [subscribe("g", "1"), subscribe("g", "2"), subscribe("h", "1")]
+    version = Compactor(registry, tmp_path / "index").publish().version
+    found = windowed_subscriptions(tmp_path / "index", version)
+    assert {number: each.leader for number, each in found.items()} == {
+        number: min(numbers) for numbers in made for number in numbers
+    }
+    assert {each.created for each in found.values()} == {MADE}
+    registry.close()

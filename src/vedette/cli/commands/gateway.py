@@ -117,7 +117,7 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
             authority=authority,
             limits=GatewayLimits.of(settings),
             clock=clock,
-            name=role,
+            name=f"{role}:{port}",
             allowed_origins=settings.allowed_origins,
             tls=tls_of(settings),
         )
