@@ -78,6 +78,9 @@ class Settings:
         "How old a change may be before its partition is degraded: clients resync instead, in seconds",
         low=1.0,
     )
+    pipeline_index_megabytes: int = _setting(
+        1024, "How much of the subscription index a worker of the pipeline keeps mapped, in MiB", low=1
+    )
     slo_delivery_seconds: float = _setting(
         5.0,
         "Target for the p99 of delivery; missed for a minute, low priority is passed over, in seconds",
@@ -129,6 +132,10 @@ class Settings:
     tls_certificate: str = _setting("", "File with the certificate chain (PEM); empty: no TLS")
     tls_key: str = _setting("", "File with its private key (PEM)")
     max_frame_bytes: int = _setting(1_048_576, "Largest message of a client, in bytes", low=1_024)
+    max_filter_bytes: int = _setting(8_192, "Longest text of a filter, in bytes", low=1)
+    max_filter_depth: int = _setting(20, "Most levels of nesting in a filter, up to 50", low=1)
+    max_filter_nodes: int = _setting(500, "Most nodes of a filter", low=1)
+    max_filter_items: int = _setting(256, "Most items of a list in a filter", low=1)
     max_connections: int = _setting(100_000, "Most connections of one gateway process", low=1)
     max_connections_per_tenant: int = _setting(100_000, "Most of them of one database", low=1)
     max_subscriptions_per_gateway: int = _setting(200_000, "Most subscriptions of one gateway process", low=1)

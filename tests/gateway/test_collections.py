@@ -23,7 +23,7 @@ from vedette.change import Event
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
 from vedette.console.metrics import metrics_text, service_figures
-from vedette.errors import SourceError, SubscriptionError, WatchError
+from vedette.errors import FilterError, SourceError, SubscriptionError, WatchError
 from vedette.gateway import collection_registrar
 from vedette.pipeline import ingest_link
 from vedette.pipeline.ingest_frames import PartitionStatus, Status, WindowTold
@@ -474,3 +474,40 @@ async def shedding(shop: Shop) -> None:
 
 def test_low_priority_begins_anew_after_shedding(shop: Shop):
     run(shedding, shop)
+
+
+async def shedding_already(shop: Shop) -> None:
+    """A gateway that has just come was told nothing yet: how partitions are told stands at the registry."""
+    shop.write(("a", {"n": 7}))
+    for partition in shop.journal.partitions("shop"):
+        shop.pipeline.registry.set_mode(partition.id, "shedding")
+    async with connect(shop.server.url) as c:
+        low = await c.watch(WATCH, priority="low").ready()
+        assert [event.type for event in await take(low, 1)] == ["initial"]
+        await shop.settle()  # the first word about the partitions: they are live
+        assert [event.type for event in await take(low, 2)] == ["resync", "initial"]
+
+
+def test_low_priority_that_came_while_shedding_begins_anew_after_it(shop: Shop):
+    run(shedding_already, shop)
+
+
+async def larger_filters(shop: Shop) -> None:
+    """Limits are the gateway's: what it accepted, the pipeline takes."""
+    shop.write(("a", {"n": 7}))
+    async with connect(shop.server.url) as c:
+        with pytest.raises(FilterError, match="E1202"):
+            await c.documents("shop::orders", filter=f"doc.n in {list(range(401))}").ready()
+        watch = await c.documents("shop::orders", filter=f"doc.n in {list(range(400))}").ready()
+        shop.write(("b", {"n": 399}), ("c", {"n": 400}))
+        await shop.settle()
+        initial, entered = await take(watch, 2)
+        assert [row["id"] for row in initial.matches or ()] == ["a"]
+        assert (entered.match or {}).get("id") == "b"
+
+
+def test_filters_may_be_as_large_as_the_settings_say(tmp_path: Path):
+    with Serving(tmp_path / "data", max_filter_items=400) as server:
+        shop = Shop(tmp_path / "data", server)
+        run(larger_filters, shop)
+        shop.close()

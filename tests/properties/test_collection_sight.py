@@ -33,7 +33,7 @@ from vedette.subscriptions.forms import Form, expression_of, shape_of, sight_of,
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, match_segments, scan, shown
 from vedette.subscriptions.segment import Segment, write_segment
-from vedette.subscriptions.sight import SIGHT_LIMITS
+from vedette.subscriptions.sight import ACCEPTED
 from vedette.watch.delta import same
 
 Rules = tuple[SightRule, ...]
@@ -71,7 +71,7 @@ def usable(forms: list[tuple[Form, Rules]]) -> list[Form]:
         through = msgspec.structs.replace(form, sight=rules)
         try:
             compile_filter(expression_of(form))
-            compile_filter(expression_of(through), limits=SIGHT_LIMITS)
+            compile_filter(expression_of(through), limits=ACCEPTED)
             found.append(through)
         except (FilterError, SubscriptionError):
             continue
@@ -131,7 +131,7 @@ def by_gateway(form: Form, change: DocumentChange) -> tuple[int, Any, Any]:
     """What the gateway finds out by itself, for snapshots and for changes that come unfiltered."""
     sight, watch = sight_of(form), watch_of(form)
     assert sight is not None
-    condition = compile_filter(expression_of(form), limits=SIGHT_LIMITS)
+    condition = compile_filter(expression_of(form), limits=ACCEPTED)
     sides: list[Any] = []
     for image in change[3:]:
         if image is None or not condition.matches(Environment(doc=image, id=change.key, collection="c")):

@@ -53,6 +53,8 @@ class Child:
     """Whether the process of this id is at work."""
     vital: bool = True
     """Whether everything ends when it cannot start; another is tried again and again."""
+    leads: bool = False
+    """Whether everything ends when it stops in good order; another was only asked to make room for its next."""
     wanted: Callable[[], bool] = lambda: True
     """Asked before every start, now and then until it says yes."""
     restarts: Restarts = field(default_factory=Restarts)
@@ -124,7 +126,7 @@ class Supervisor:
         if code is None:
             child.was_ready = child.was_ready or child.is_ready(process.pid)
             return None
-        if child.vital and (not child.was_ready or code == 0):
+        if (child.vital and not child.was_ready) or (child.leads and code == 0):
             return 1 if code else 0
         wait = child.restarts.wait(now - child.started_at)
         self._say(f"The {child.name} ended ({_ending(code)}); it is started again in {wait:.1f} s.")

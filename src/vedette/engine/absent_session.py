@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
+    from vedette.engine.transactions import OpenTransaction
 
-__all__ = ["AbsentSession"]
+__all__ = ["AbsentSession", "Asker"]
+
+
+class Asker(Protocol):
+    """Whom something is looked at for: a session, or what stands for one."""
+
+    @property
+    def database(self) -> Database: ...
+    @property
+    def transaction(self) -> OpenTransaction | None: ...
+    @property
+    def actor(self) -> str | None: ...
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def bindings(self) -> Mapping[str, str]: ...
 
 
 class AbsentSession:

@@ -144,13 +144,17 @@ class DeadLetters:
         result = Result()
         problems: list[VedetteError] = []
         with session.turn:
-            chosen = [letter for letter in self.letters.values() if letter.watch == watch_id]
+            chosen = [
+                letter
+                for letter in self.letters.values()
+                if letter.watch == watch_id and self.may_handle(session, letter)
+            ]
             live = self._consuming.watching.management.lookup(watch_id)
             if live is not None:
                 self._consuming.watching.management.find(session, watch_id)
             elif not chosen:
                 raise WatchError("E8002", "Handle references non-existent watch", fields={"handle": watch_id})
-            for letter in [letter for letter in chosen if self.may_handle(session, letter)]:
+            for letter in chosen:
                 try:
                     self._send_back(letter, result)
                 except VedetteError as error:

@@ -7,6 +7,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any
 
 from vedette.element import Element, View
+from vedette.engine.absent_session import Asker
 from vedette.engine.compile import Mutation, Query
 from vedette.engine.layer0 import LayerView
 from vedette.engine.prepare import Prepared
@@ -46,7 +47,7 @@ class LongReadError(Exception):
 
 
 def statement_context(
-    session: Session, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
+    session: Asker, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
 ) -> tuple[Context, PolicyGuard | None]:
     """What a statement of this session sees, and who stands guard when an actor is bound."""
     database = session.database
@@ -68,7 +69,7 @@ def statement_context(
     return context, _watched(session, context)
 
 
-def _watched(session: Session, context: Context) -> PolicyGuard:
+def _watched(session: Asker, context: Context) -> PolicyGuard:
     """Put the actor's sight before the context's eyes; conditions of policies read the graph as it is."""
     policies = session.database.state.program.policies
     own = Context(

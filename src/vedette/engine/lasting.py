@@ -7,8 +7,9 @@ position that is. So a reliable watch costs a line in the store, however much it
     watch.<id>    {"text", "constants", "actor", "name", "created_ms", "status", "altered", "filter"}; empty: it ended
     cursor.<id>   {"sequence", "start", "confirmed", "snapshot", "told"} for its reader: `told` is the highest position
                   that the end of a window gave,
-                  {"fired", "done", "since", "at"} for its actions: of the commit `fired` so many are carried out; it
-                  was evaluated `at` that time, and `since` that time before
+                  {"fired", "done", "since", "at", "unacted"} for its actions: of the commit `fired` so many are
+                  carried out; it was evaluated `at` that time, and `since` that time before; so many are not carried
+                  out that later commits do not tell of
 
 Some events cannot be worked out again: what another filter or another policy brought, and what only the time did. A
 watch that had not confirmed those begins with a fresh snapshot when it comes back. So there is never a hole that nobody
@@ -119,6 +120,8 @@ class LastingWatches:
         details.base = self._database.state.sequence + 2
         details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.base}
         details.cursor |= {"start": position, "snapshot": position}
+        if unacted := self._watching.triggers.waits_for(watch):
+            details.cursor["unacted"] = unacted
 
     def rights_changed(self) -> None:
         """A policy was declared: what actors were told under the former ones cannot be worked out again."""
@@ -213,6 +216,8 @@ class LastingWatches:
             "since": firing.since,
             "at": firing.at,
         }
+        if "unacted" in details.cursor:
+            details.cursor["unacted"] = self._watching.triggers.waits_for(firing.watch)
         if firing.watch.options.delivery != "reliable":  # nobody confirms what its reader had
             details.cursor["sequence"] = firing.sequence
         return (self._cursor(firing.watch),)
@@ -259,6 +264,7 @@ class LastingWatches:
             watch.details.behind, watch.details.away = cursor["sequence"] - 1, True
         if watch.shape.time_dependent and watch.details.actions is not None:
             self._watching.catching_up.act_late(watch, cursor)
+        self._tell_unacted(watch, cursor.pop("unacted", 0))
         missing = max(0, cursor.get("snapshot", 0) - cursor["confirmed"])
         if watch.options.mode == "consume":
             watch.position = max(1, cursor["start"])  # `initial` is not told twice
@@ -273,6 +279,17 @@ class LastingWatches:
             watch.position = max(watch.position, cursor.get("told", 0))
         self._watching.management.schedule_expiry(watch)
         return watch
+
+    def _tell_unacted(self, watch: Watch, matches: int) -> None:
+        """Matches that waited for RESUME when another filter or policy came: what set them off is not known now."""
+        if matches:
+            fields = {
+                "handle": self._watching.id_of(watch),
+                "buffer_size": watch.options.buffer,
+                "dropped": matches,
+            }
+            text = "Matches from before another filter or policy waited for RESUME; they are not acted upon"
+            watch.details.report(WatchError("E8005", text, fields=fields))
 
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
         """Until there is something that its owner has not had, or nothing more."""

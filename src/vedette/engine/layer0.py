@@ -20,6 +20,7 @@ from vedette.watch.buffer import Entry
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
+    from vedette.engine.absent_session import Asker
     from vedette.engine.database import Database
     from vedette.engine.session import Session
 
@@ -47,7 +48,7 @@ _SCANNED = {
 class LayerEyes:
     """Who looks at Layer 0: the system context sees all, an actor its own; with META MATCH on `_Watch` every watch."""
 
-    def __init__(self, viewer: Session) -> None:
+    def __init__(self, viewer: Asker) -> None:
         self._viewer = viewer
         self.actor = viewer.actor
 
@@ -91,7 +92,7 @@ class LayerZero:
             "_PolicyRule": self._policies,
         }
 
-    def type_of(self, id: str, viewer: Session) -> str | None:
+    def type_of(self, id: str, viewer: Asker) -> str | None:
         """The type of the Layer 0 element with this id, if there is one that the viewer sees."""
         element = self.find(id, LayerEyes(viewer))
         return element.type if element is not None else None
@@ -377,7 +378,7 @@ class LayerZero:
 class LayerView:
     """A view of the graph with Layer 0 beside it."""
 
-    def __init__(self, view: View, layer0: LayerZero, viewer: Session) -> None:
+    def __init__(self, view: View, layer0: LayerZero, viewer: Asker) -> None:
         self._view = view
         self._layer0 = layer0
         self._eyes = LayerEyes(viewer)

@@ -56,9 +56,10 @@ class Triggers:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def waits_for(self, watch: Watch) -> bool:
-        """Whether a match of this watch has yet to be acted upon."""
-        return watch.number in self._paused or any(firing.watch is watch for firing in self._waiting)
+    def waits_for(self, watch: Watch) -> int:
+        """How many matches of this watch have yet to be acted upon."""
+        held = len(self._paused.get(watch.number, ()))
+        return held + sum(firing.watch is watch for firing in self._waiting)
 
     def resumed(self, watch: Watch) -> None:
         """Act upon what came meanwhile, before everything else."""

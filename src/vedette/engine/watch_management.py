@@ -24,6 +24,7 @@ from vedette.watch.subscription import WatchEventKind, WatchStatus, next_status
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
+    from vedette.engine.absent_session import Asker
     from vedette.engine.session import Session
     from vedette.engine.watching import Watching
 
@@ -96,7 +97,7 @@ class WatchManagement:
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("SET", "_Watch")
 
-    def may_see_all(self, session: Session) -> bool:
+    def may_see_all(self, session: Asker) -> bool:
         """Whether the session's actor has META MATCH on `_Watch`."""
         _, guard = execution.statement_context(session, ())
         return guard is not None and guard.allows_meta("MATCH", "_Watch")

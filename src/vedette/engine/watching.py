@@ -143,7 +143,7 @@ class Watching:
     def put_sight(self, watch: Watch, context: Context) -> None:
         """The actor's eyes, as they are now: rights are judged anew at every commit."""
         if watch.shape.layered:
-            viewer: Any = AbsentSession(self.database, watch.actor)
+            viewer = AbsentSession(self.database, watch.actor)
             context.view = LayerView(context.view, self.database.layer0, viewer)
         if not watch.shape.guarded or watch.actor is None:
             return

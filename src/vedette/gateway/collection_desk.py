@@ -29,12 +29,14 @@ from vedette.gateway.collection_streams import (
     CollectionStream,
     Eyes,
     Joining,
+    LeftStream,
     Reason,
     StreamState,
     ToldChange,
     ToldRows,
     Wanted,
 )
+from vedette.gateway.collection_wishes import wish_left_behind
 from vedette.gateway.frames import encode, engine_error, message, wire_value
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.subscribing import MATCHER_VERSION
@@ -50,6 +52,7 @@ from vedette.pipeline.ingest_frames import (
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
+    from vedette.gateway.desk import Desk
 
 __all__ = ["CollectionDesk"]
 
@@ -108,16 +111,44 @@ class CollectionDesk:
         self._rights.add(stream)
         self._open(stream, wanted)
 
-    def _open(self, stream: CollectionStream, wanted: Wanted, shown: ToldRows | None = None) -> None:
+    def leave_behind(self) -> None:
+        """The server ends in good order: streams say where they stand, for the one that comes next."""
+        for stream in self._numbers.values():
+            stream.leave_behind(self._told_up_to(stream))
+
+    def take_up(
+        self, desk: Desk, key: bytes, actor: str | None, left: LeftStream, position: int, number: int
+    ) -> CollectionStream:
+        """Go on with a stream of the server before; raises when it cannot be what it was."""
+        wanted = wish_left_behind(desk, key, actor, left)
+        stream = CollectionStream(desk, number, actor, wanted, self._closed)
+        stream.position = position
+        stream.places.update(left.places)
+        stream.heard.update(left.places)
+        desk.streams[key] = stream
+        self._rights.add(stream)
+        self._open(stream, wanted, left=left)
+        return stream
+
+    def _told_up_to(self, stream: CollectionStream) -> int:
+        return self._reached if stream.state is StreamState.LIVE else stream.boundary
+
+    def _open(
+        self,
+        stream: CollectionStream,
+        wanted: Wanted,
+        shown: ToldRows | None = None,
+        left: LeftStream | None = None,
+    ) -> None:
         """Register a stream; `shown` is what it was told before, when it is not for the first time."""
         self._opening += 1
         self._last_id += 1
         ids = stream.ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
 
         def done(outcome: Opened | VedetteError) -> None:
-            self._opened(stream, ids, wanted, shown, outcome)
+            self._opened(stream, ids, wanted, shown, left, outcome)
 
-        self._registrar.post(Opening(ids=ids, tenant=stream.desk.tenant, wanted=wanted, done=done))
+        self._registrar.post(Opening(ids=ids, tenant=stream.desk.tenant, wanted=wanted, done=done, left=left))
 
     def _opened(
         self,
@@ -125,39 +156,49 @@ class CollectionDesk:
         ids: tuple[str, ...],
         wanted: Wanted,
         shown: ToldRows | None,
+        left: LeftStream | None,
         outcome: Opened | VedetteError,
     ) -> None:
         self._opening -= 1
         if isinstance(outcome, VedetteError):
-            self._not_opened(stream, shown, outcome)
+            self._not_opened(stream, outcome, begun=shown is not None or left is not None)
         elif stream.state is StreamState.CLOSED:
             self._registrar.post(Ending(ids=ids))
         elif stream.wanted.eyes is not wanted.eyes:  # rights have changed meanwhile
             self._registrar.post(Ending(ids=ids))
-            self._open(stream, replace(wanted, eyes=stream.wanted.eyes), shown)
+            if left is not None:
+                self._resync([stream], "auth")
+            else:
+                self._open(stream, replace(wanted, eyes=stream.wanted.eyes), shown)
+        elif left is not None:
+            self._stand(stream, outcome, {}, differs=False)
         else:
             self._stand(stream, outcome, shown)
         if not self._opening:
             self._early.clear()
 
-    def _not_opened(self, stream: CollectionStream, shown: ToldRows | None, error: VedetteError) -> None:
-        if shown is not None:
-            self._resync([stream], "auth")
+    def _not_opened(self, stream: CollectionStream, error: VedetteError, *, begun: bool) -> None:
+        if begun:
+            self._resync([stream], "gap")
             return
         for joining in stream.waiting:
             self._refuse(stream, joining, error)
 
-    def _stand(self, stream: CollectionStream, opened: Opened, shown: ToldRows | None) -> None:
+    def _stand(
+        self, stream: CollectionStream, opened: Opened, shown: ToldRows | None, *, differs: bool = True
+    ) -> None:
+        """`differs`: what was shown before may not be what is shown now."""
         stream.state = StreamState.STANDING
         stream.registered, stream.version, stream.boundary = opened.numbers, opened.version, opened.boundary
-        stream.collections, stream.partitions = opened.collections, frozenset(opened.epochs)
+        stream.collections, stream.partitions = opened.collections, opened.epochs
         self._ingest.know(opened.epochs)
         self._states = {**opened.states, **self._states}
         self._numbers.update(dict.fromkeys(opened.numbers, stream))
         self._standing.add(stream)
         waiting, stream.waiting = stream.waiting, []
         if shown is not None:
-            self._tell_difference(stream, shown, opened)
+            if differs:
+                self._tell_difference(stream, shown, opened)
         elif self._is_there(stream, first := waiting.pop(0)):
             documents = opened.documents if first.wanted.snapshot else None
             first = first.through(stream)
@@ -185,7 +226,7 @@ class CollectionDesk:
                 tenant=stream.desk.tenant,
                 collections=stream.collections,
                 wanted=joining.wanted,
-                after=self._reached if stream.state is StreamState.LIVE else stream.boundary,
+                after=self._told_up_to(stream),
                 told=dict(stream.places),
                 done=done,
             )
@@ -298,7 +339,7 @@ class CollectionDesk:
         if stream.state is StreamState.OPENING:
             stream.wanted = wanted  # `_opened` finds it
             return
-        after, places = self._reached if stream.state is StreamState.LIVE else stream.boundary, stream.places
+        after, places = self._told_up_to(stream), stream.places
         self._unregister(stream)
         stream.begin_anew(wanted)
 

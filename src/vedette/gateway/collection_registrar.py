@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 from vedette.clock import Clock
 from vedette.errors import PipelineError, SourceError, VedetteError
 from vedette.gateway.collection_images import Documents, Holds, Place, documents_at
-from vedette.gateway.collection_streams import Wanted
+from vedette.gateway.collection_streams import LeftStream, Wanted
 from vedette.language.documents import Environment
 from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.records import Partition
 from vedette.subscriptions.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
 
 __all__ = ["Ending", "Looking", "Opened", "Opening", "Registrar", "Rows"]
@@ -69,6 +70,8 @@ class Opening:
     tenant: str
     wanted: Wanted
     done: Callable[[Opened | VedetteError], None]
+    left: LeftStream | None = None
+    """It goes on from here, and begins with nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,8 +274,10 @@ class Registrar:
             self._sources.update(sources)
             partitions = [part for source in sources for part in self._journal.partitions(source)]
             documents = None
-            boundary = self._journal.last_offset()
-            if wanted.snapshot:
+            boundary = self._journal.last_offset() if job.left is None else job.left.after
+            if job.left is not None:
+                _check_epochs(job.left, partitions)
+            elif wanted.snapshot:
                 boundary, documents = documents_at(
                     self._journal, job.tenant, list(collections), _condition(wanted, collections)
                 )
@@ -367,6 +372,11 @@ def _known(
             raise SourceError("E6103", text, fields={"source": name})
         found[collection if sources[name].kind == "graph" else shown] = shown
     return found, sorted({shown.partition("::")[0] for shown in wanted})
+
+
+def _check_epochs(left: LeftStream, partitions: Sequence[Partition]) -> None:
+    if left.epochs != {partition.id: partition.epoch for partition in partitions}:
+        raise PipelineError("E6303", "the source has lost its past meanwhile: subscribe again")
 
 
 def _condition(wanted: Wanted, collections: Mapping[str, str]) -> Holds:

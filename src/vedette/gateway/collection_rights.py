@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,20 +17,21 @@ from vedette.engine.collection_rights import (
     collection_sights,
 )
 from vedette.engine.turn import Turn
-from vedette.errors import SubscriptionError, VedetteError, WatchError
+from vedette.errors import StoreError, SubscriptionError, VedetteError, WatchError
 from vedette.gateway.collection_streams import CollectionStream, Eyes, Wanted
 from vedette.language.documents import compile_filter
 from vedette.language.syntax import Attribute, Expression, Variable
 from vedette.language.tree import walk
 from vedette.subscriptions.forms import expression_of, sight_of
-from vedette.subscriptions.sight import SIGHT_LIMITS
+from vedette.subscriptions.sight import ACCEPTED
 from vedette.subscriptions.watch_form import WatchForm
 
 if TYPE_CHECKING:
+    from vedette.engine.database import Database
     from vedette.gateway.broker import Client
     from vedette.gateway.desk import Desk
 
-__all__ = ["RightsReview", "through_policies"]
+__all__ = ["RightsReview", "as_shown_to", "through_policies"]
 
 _audit = logging.getLogger("vedette.audit")
 
@@ -42,6 +44,14 @@ def through_policies(client: Client, wanted: Wanted, pattern: str) -> Wanted:
     database = client.desk.database
     sights = check_collection_rights(database, client.actor, wanted.collections, used, pattern)
     return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, client.actor))
+
+
+def as_shown_to(actor: str | None, database: Database, wanted: Wanted) -> Wanted:
+    """The same without the question whether the actor may watch: it has done so."""
+    if actor is None:
+        return wanted
+    sights = collection_sights(database, actor, wanted.collections)
+    return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, actor))
 
 
 def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
@@ -69,7 +79,7 @@ def _eyes(wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, 
             _audit.warning("A watch was denied to %s", actor, extra=extra)
             raise WatchError("E8001", "Watch pattern denied") from None
         assert sight is not None
-        found[name] = Eyes(form, compile_filter(expression_of(form), limits=SIGHT_LIMITS), sight)
+        found[name] = Eyes(form, compile_filter(expression_of(form), limits=ACCEPTED), sight)
     return found
 
 
@@ -115,7 +125,8 @@ class RightsReview:
     def _review(self, desk: Desk) -> None:
         """What is asked is true of what is durable: nobody learns of a right that a crash could take back."""
         self._rung.discard(desk)
-        desk.database.wait(Turn(desk.database).taken())
+        with suppress(StoreError):  # what was lost is not there any more, and what there is is asked about
+            desk.database.wait(Turn(desk.database).taken())
         for stream in list(self._streams.get(desk, ())):
             try:
                 self._look_again(stream)
@@ -123,9 +134,6 @@ class RightsReview:
                 self._end(stream, error)
 
     def _look_again(self, stream: CollectionStream) -> None:
-        assert stream.actor is not None
-        wanted = stream.wanted
-        sights = collection_sights(stream.desk.database, stream.actor, wanted.collections)
-        if sights != wanted.sights:
-            eyes = None if sights is None else _eyes(wanted, sights, stream.actor)
-            self._see_anew(stream, eyes)
+        wanted = as_shown_to(stream.actor, stream.desk.database, replace(stream.wanted, eyes=None))
+        if wanted.sights != stream.wanted.sights:
+            self._see_anew(stream, wanted.eyes)

@@ -15,6 +15,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from vedette.change import Event
 from vedette.gateway.collection_images import Place
 from vedette.gateway.frames import wire_value
@@ -37,7 +39,17 @@ if TYPE_CHECKING:
     from vedette.gateway.broker import Client
     from vedette.gateway.desk import Desk
 
-__all__ = ["CollectionStream", "Eyes", "Joining", "Reason", "StreamState", "ToldChange", "ToldRows", "Wanted"]
+__all__ = [
+    "CollectionStream",
+    "Eyes",
+    "Joining",
+    "LeftStream",
+    "Reason",
+    "StreamState",
+    "ToldChange",
+    "ToldRows",
+    "Wanted",
+]
 
 ToldRows: TypeAlias = dict[tuple[str, str], dict[str, Any]]
 """What is told of documents, by collection, as the journal calls it, and key."""
@@ -119,6 +131,22 @@ class Wanted:
         return {"id": key, "_type": collection, **document}
 
 
+class LeftStream(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next server needs to know to go on with a stream (`window_file.py`)."""
+
+    form: Form
+    collections: tuple[str, ...]
+    sights: dict[str, tuple[SightRule, ...] | None] | None
+    include_data: bool
+    low_priority: bool
+    after: int
+    """Everything up to this offset is told."""
+    places: dict[int, Place]
+    """And of these partitions everything up to there."""
+    epochs: dict[int, int]
+    """Of all partitions: one that has another has lost its past."""
+
+
 class Joining(NamedTuple):
     """A subscriber who was asked to wait."""
 
@@ -187,8 +215,8 @@ class CollectionStream(Stream):
         """The journal's offset at which it began."""
         self.version = 0
         """Of the registry: batches of this version and later know it."""
-        self.partitions: frozenset[int] = frozenset()
-        """Where its changes come from."""
+        self.partitions: dict[int, int] = {}
+        """Where its changes come from, and the epochs."""
         self.position = int(wanted.snapshot)
         """Of its last event; what it began with is the first."""
         self.places: dict[int, Place] = {}
@@ -310,6 +338,23 @@ class CollectionStream(Stream):
         if self.wanted.include_data and reason is not Reason.LEAVE:
             delta["document"] = wire_value(row)
         return delta
+
+    def leave_behind(self, after: int) -> None:
+        """It may go on with another server, from where it stands; windows may not, they are not counted here."""
+        if self.state is StreamState.OPENING or self.wanted.windowed:
+            return
+        wanted = self.wanted
+        left = LeftStream(
+            form=wanted.form,
+            collections=wanted.collections,
+            sights=wanted.sights,
+            include_data=wanted.include_data,
+            low_priority=wanted.low_priority,
+            after=after,
+            places=self.places,
+            epochs=self.partitions,
+        )
+        self.recipe = msgspec.json.encode({"collection": left})
 
     def begin_anew(self, wanted: Wanted) -> None:
         """It is seen through other eyes from here on: what it was told before is not for those who come back."""

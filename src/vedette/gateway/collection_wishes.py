@@ -10,22 +10,32 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from vedette.errors import SubscriptionError
-from vedette.gateway.collection_rights import through_policies
-from vedette.gateway.collection_streams import Wanted
+from vedette.errors import PolicyError, SubscriptionError
+from vedette.gateway.collection_rights import as_shown_to, through_policies
+from vedette.gateway.collection_streams import LeftStream, Wanted
 from vedette.gateway.frames import Subscribe
 from vedette.gateway.tokens import subscription_hash
 from vedette.language.documents import compile_filter
+from vedette.language.filter_limits import FilterLimits
 from vedette.language.queries import Query
 from vedette.language.statements import Watch
 from vedette.language.syntax import NamedType, NodePattern, TypeExpression, UnionType
-from vedette.subscriptions.forms import Form, expression_of, form_of_query
+from vedette.subscriptions.forms import Form, expression_of, form_of_query, watch_of
+from vedette.subscriptions.sight import ACCEPTED
 from vedette.subscriptions.watch_form import WatchForm, read_watch
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Client
+    from vedette.gateway.desk import Desk
 
-__all__ = ["is_external", "request_auth", "watches_collection", "wish_of_query", "wish_of_watch"]
+__all__ = [
+    "is_external",
+    "request_auth",
+    "watches_collection",
+    "wish_left_behind",
+    "wish_of_query",
+    "wish_of_watch",
+]
 
 SEPARATOR = "::"
 _windows = count()
@@ -52,7 +62,9 @@ def _names(type_: TypeExpression | None) -> Iterator[str]:
             yield from _names(member)
 
 
-def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Subscribe) -> Wanted:
+def wish_of_watch(
+    client: Client, text: str, params: dict[str, Any], payload: Subscribe, limits: FilterLimits
+) -> Wanted:
     """Raises E6204 for what the pipeline does not answer, E8001 for what policies do not show."""
     watch = read_watch(text, params)
     _check_answered(watch)
@@ -64,7 +76,7 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
         time=client.desk.clock.now() if watch.windowed else None,
         union=own if len(watch.collections) > 1 else "",
     )
-    condition = compile_filter(expression_of(form))
+    condition = compile_filter(expression_of(form), limits=limits)
     wanted = Wanted(
         key=_key(
             client,
@@ -86,10 +98,12 @@ def wish_of_watch(client: Client, text: str, params: dict[str, Any], payload: Su
     return through_policies(client, wanted, text)
 
 
-def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: Subscribe) -> Wanted:
+def wish_of_query(
+    client: Client, asked: dict[str, Any], query: Query, payload: Subscribe, limits: FilterLimits
+) -> Wanted:
     auth = request_auth(client)
     form = form_of_query(asked, auth, client.desk.clock.now())
-    condition = compile_filter(expression_of(form))
+    condition = compile_filter(expression_of(form), limits=limits)
     data = f"{payload.priority} {payload.includeData}"
     wanted = Wanted(
         key=_key(client, "filter", query.collection, repr(condition.expression), data),
@@ -102,6 +116,23 @@ def wish_of_query(client: Client, asked: dict[str, Any], query: Query, payload: 
         query=query,
     )
     return through_policies(client, wanted, query.collection)
+
+
+def wish_left_behind(desk: Desk, key: bytes, actor: str | None, left: LeftStream) -> Wanted:
+    """What a stream of the server before was asked for; raises when its actor would be shown something else now."""
+    wanted = Wanted(
+        key=key,
+        collections=left.collections,
+        form=left.form,
+        condition=compile_filter(expression_of(left.form), limits=ACCEPTED),
+        watch=watch_of(left.form),
+        include_data=left.include_data,
+        low_priority=left.low_priority,
+    )
+    wanted = as_shown_to(actor, desk.database, wanted)
+    if wanted.sights != left.sights:
+        raise PolicyError("E7001", "Permission denied")
+    return wanted
 
 
 def request_auth(client: Client) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vedette.gateway.window import WindowBounds
+from vedette.language.filter_limits import DEFAULT_LIMITS, FilterLimits
 from vedette.settings import Settings
 
 __all__ = ["GatewayLimits"]
@@ -38,6 +39,7 @@ class GatewayLimits:
     gateway_outbox_bytes: int = 268_435_456
     """What may wait for all clients of a gateway together: 70 % and 90 % of it are the watermarks."""
     window: WindowBounds = WindowBounds()
+    filters: FilterLimits = DEFAULT_LIMITS
 
     @classmethod
     def of(cls, settings: Settings) -> GatewayLimits:
@@ -55,5 +57,11 @@ class GatewayLimits:
             gateway_outbox_bytes=settings.gateway_outbox_bytes,
             window=WindowBounds(
                 seconds=settings.replay_seconds, events=settings.replay_events, bytes=settings.replay_bytes
+            ),
+            filters=FilterLimits(
+                source_bytes=settings.max_filter_bytes,
+                depth=settings.max_filter_depth,
+                nodes=settings.max_filter_nodes,
+                list_items=settings.max_filter_items,
             ),
         )

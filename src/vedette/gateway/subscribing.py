@@ -85,7 +85,7 @@ class Subscribing:
         if not isinstance(statement, ast.Watch):
             raise InvalidStatement("E1101", "subscribe takes a WATCH statement; execute takes any other")
         if watches_collection(statement):
-            wish = wish_of_watch(client, payload.watch, params, payload)
+            wish = wish_of_watch(client, payload.watch, params, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
             return
         if payload.exclusive or payload.prefetch == 0 or not _shareable(statement, payload.watch):
@@ -209,9 +209,9 @@ class Subscribing:
         if asked is None:
             asked = {"collection": payload.collection}
             asked |= {"filter": payload.filter} if payload.filter is not None else {}
-        query = parse_query(asked)
+        query = parse_query(asked, self._broker.limits.filters)
         if is_external(query.collection):
-            wish = wish_of_query(client, asked, query, payload)
+            wish = wish_of_query(client, asked, query, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
             self._note_binding(client, client.subs[sub], query)
             return
@@ -256,8 +256,9 @@ class Subscribing:
         include_data: bool,
     ) -> FilterStream:
         """A stream for a filter that many may share."""
-        query = parse_query(asked)
-        condition = compile_filter(bind_request(query.condition, Request(auth=auth, time=moment)))
+        query = parse_query(asked, self._broker.limits.filters)
+        bound = bind_request(query.condition, Request(auth=auth, time=moment))
+        condition = compile_filter(bound, limits=self._broker.limits.filters)
         key = _filter_key(desk, actor, query, auth, moment, include_data=include_data)
         tap = desk.tap(query.collection, actor)
         stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)

@@ -20,3 +20,5 @@ class PipelineContext:
     """The folder of the index files; every executor must see it."""
     secret: str = ""
     """What a gateway wants to hear before it takes deliveries."""
+    index_bytes: int = 1 << 30
+    """How much of the index a worker keeps mapped."""

@@ -24,7 +24,7 @@ from vedette.subscriptions.forms import Form, shape_of, watch_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
 from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.segment import LOW_PRIORITY, Segment
+from vedette.subscriptions.segment import LOW_PRIORITY, SHELF, Segment
 from vedette.subscriptions.watch_form import WatchForm
 from vedette.watch.delta import same
 
@@ -37,6 +37,7 @@ _KEPT = [field.name for field in DELIVERIES][:14]
 def match(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     """One row per change and gateway; rows with a problem go on, so that somebody hears of them."""
     begin = _clock.monotonic()
+    SHELF.most_bytes = context.index_bytes
     decoded = DecodedBatch(batch)
     groups: list[tuple[Ints, Matches]] = []
     shed = batch["shed"].to_numpy(zero_copy_only=False)

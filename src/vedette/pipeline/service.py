@@ -70,6 +70,7 @@ class PipelineService:
         session: SparkSession | None = None,
         targets: Targets | None = None,
         metrics_port: int = 0,
+        index_bytes: int = 1 << 30,
     ) -> None:
         """`store`: a PostgreSQL URL for journal and registry; without, files in the home."""
         self._home, self._master, self._cores = home, master, cores
@@ -91,6 +92,7 @@ class PipelineService:
             registry=self._registry.address,
             index=home / "index",
             secret=secret,
+            index_bytes=index_bytes,
         )
         self._states = StateTeller(self.context)
         self._telling = Lock()

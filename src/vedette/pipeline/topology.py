@@ -1,7 +1,7 @@
 """The pipeline, in one line: STAGES. Each is one function of a batch; `fuse` makes one of them all.
 
-Fused they run in one Python hop per batch: a chain of separate Spark stages with a shuffle cost 230-350 ms a batch
-where this costs about 70 (docs/design/pipeline.md).
+Fused they run in one Python hop per batch, that of the reader (`telling.py`): a chain of separate Spark stages with a
+shuffle cost 230-350 ms a batch where this costs about 70 (docs/design/pipeline.md).
 """
 
 from __future__ import annotations

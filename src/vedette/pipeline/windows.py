@@ -41,6 +41,7 @@ from vedette.subscriptions.forms import shape_of
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import open_version
 from vedette.subscriptions.matching import ENTER, LEAVE, Matches, match_segments, shown
+from vedette.subscriptions.segment import SHELF
 from vedette.subscriptions.windowed import WindowedSubscription, watch_form, windowed_subscriptions
 from vedette.subscriptions.windowing import Document, WindowChange, WindowedWatch, WindowEvent, windows_due
 from vedette.values import timestamp_from_ms, timestamp_to_ms
@@ -126,6 +127,7 @@ def _row(subscription: WindowedSubscription, kind: int, **more: Any) -> dict[str
 
 
 def _changed(batch: pa.RecordBatch, context: PipelineContext) -> list[dict[str, Any]]:
+    SHELF.most_bytes = context.index_bytes
     for stage in (normalize, deduplicate, sequence):
         batch = stage(batch, context)
     decoded, found = DecodedBatch(batch), []

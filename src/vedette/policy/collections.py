@@ -60,6 +60,8 @@ __all__ = [
     "sight_rules",
 ]
 
+MOST_VALUES = 1_000
+"""What the graph may say about one comparison with a document."""
 _TIME = frozenset({"now", "wall_time", "logical_time"})
 _UNNAMED = "document"
 """What an operation without a variable calls the document."""
@@ -328,6 +330,8 @@ def _told(policy: CollectionPolicy, collection: str, context: Context) -> Expres
 
 def _constant(policy: CollectionPolicy, value: Any) -> Expression:
     if isinstance(value, list | tuple):
+        if len(value) > MOST_VALUES:
+            raise Unanswerable(policy.name, f"compares the document with more than {MOST_VALUES:,} values")
         return ListLiteral(tuple(_constant(policy, item) for item in value))
     if isinstance(value, Element):
         return Literal(value.id)

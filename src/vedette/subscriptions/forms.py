@@ -18,7 +18,7 @@ from vedette.language.request_binding import bind_request
 from vedette.language.syntax import Expression
 from vedette.policy.collections import SightRule
 from vedette.subscriptions.shapes import Constant, Shape, lift
-from vedette.subscriptions.sight import DocumentSight, read_sight
+from vedette.subscriptions.sight import ACCEPTED, DocumentSight, read_sight
 from vedette.subscriptions.watch_form import WatchForm, read_watch
 from vedette.values import timestamp_from_ms
 
@@ -61,9 +61,9 @@ def expression_of(form: Form) -> Expression:
     """The condition, with the request bound, through the actor's eyes; FilterError or SubscriptionError E6204."""
     match form.kind:
         case "filters":
-            expression = parse_filters(msgspec.json.decode(form.source))
+            expression = parse_filters(msgspec.json.decode(form.source), ACCEPTED)
         case "cel":
-            expression = parse_cel(form.source)
+            expression = parse_cel(form.source, ACCEPTED)
         case "watch":
             expression = read_watch(form.source, form.params).condition
         case _:

@@ -92,22 +92,26 @@ def latest_version(folder: Path) -> int:
 
 
 class IndexVersion:
-    """One published version, opened. Collections are mapped when they are first asked for."""
+    """One published version. Collections are mapped while they are asked for (`segment.SHELF`)."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self.manifest = folder, manifest
-        self._opened: dict[tuple[str, str], tuple[list[Segment], Ints]] = {}
+        self._ended: dict[str, Ints] = {}
+        """Tombstones, by file."""
 
     def collection(self, tenant: str, collection: str) -> tuple[list[Segment], Ints]:
         """Segments and tombstones; none of either when nobody subscribes to it."""
-        found = self._opened.get((tenant, collection))
+        files = self.manifest.collections.get(tenant, {}).get(collection, CollectionFiles(segments=[]))
+        return [Segment.open(self._folder / part.file) for part in files.segments], self._tombstones(files)
+
+    def _tombstones(self, files: CollectionFiles) -> Ints:
+        if files.tombstones is None:
+            return np.empty(0, np.int64)
+        found = self._ended.get(files.tombstones)
         if found is None:
-            files = self.manifest.collections.get(tenant, {}).get(collection, CollectionFiles(segments=[]))
-            dead = np.empty(0, np.int64)
-            if files.tombstones is not None:
-                dead = open_blocks(self._folder / files.tombstones).array("numbers")
-            found = [Segment.open(self._folder / part.file) for part in files.segments], dead
-            self._opened[tenant, collection] = found
+            found = self._ended[files.tombstones] = open_blocks(self._folder / files.tombstones).array(
+                "numbers"
+            )
         return found
 
 

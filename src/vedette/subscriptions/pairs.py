@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from vedette.subscriptions.forms import shape_of
 from vedette.subscriptions.image_rows import ImageRows
 from vedette.subscriptions.segment import Segment, ShapeRows
 from vedette.subscriptions.shapes import Constant, FieldPath, bind_tree
-from vedette.subscriptions.sight import SIGHT_LIMITS
+from vedette.subscriptions.sight import ACCEPTED
 
 __all__ = ["CONDITION", "truth_of"]
 
@@ -86,31 +87,32 @@ def _by_closures(
 class _Constants:
     """The constants of one row, told apart by where they stand, so that a compiled filter is found again."""
 
-    __slots__ = ("_part", "_row", "_segment")
+    __slots__ = ("_part", "_segment", "_where")
 
     def __init__(self, segment: Segment, part: ShapeRows, row: int) -> None:
-        self._segment, self._part, self._row = segment, part, row
+        self._segment, self._part = ref(segment), part  # whoever remembers this keeps no segment mapped
+        self._where = (segment.serial, part.place, row)
 
     def __hash__(self) -> int:
-        return hash((id(self._segment), self._part.place, self._row))
+        return hash(self._where)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Constants) and (
-            (self._segment is other._segment, self._part.place, self._row)
-            == (True, other._part.place, other._row)
-        )
+        return isinstance(other, _Constants) and self._where == other._where
 
     def values(self) -> tuple[Constant, ...]:
-        return tuple(self._value(index) for index in range(self._part.shape.constants))
+        segment = self._segment()
+        assert segment is not None, "it is being asked about"
+        return tuple(self._value(segment, index) for index in range(self._part.shape.constants))
 
-    def _value(self, index: int) -> Constant:
-        column = self._segment.constant(self._part.place, index)
-        if not self._segment.is_list(self._part.place, index):
-            return column.value(self._row)
-        starts = self._segment.list_starts(self._part.place, index)
-        return [column.value(place) for place in range(starts[self._row], starts[self._row + 1])]
+    def _value(self, segment: Segment, index: int) -> Constant:
+        _, place, row = self._where
+        column = segment.constant(place, index)
+        if not segment.is_list(place, index):
+            return column.value(row)
+        starts = segment.list_starts(place, index)
+        return [column.value(item) for item in range(starts[row], starts[row + 1])]
 
 
 @lru_cache(maxsize=10_000)
 def _closure(form: bytes, tree: int, constants: _Constants) -> DocumentFilter:
-    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=SIGHT_LIMITS)
+    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=ACCEPTED)

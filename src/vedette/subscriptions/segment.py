@@ -7,9 +7,11 @@ all documents at once, asks the Bloom filter, and searches; what it finds are ca
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +26,9 @@ from vedette.subscriptions.image_rows import ImageRows
 from vedette.subscriptions.required_keys import Alternative, alternatives
 from vedette.subscriptions.shapes import Constant, FieldPath, ListSlot, Shape, Slot
 
-__all__ = ["LOW_PRIORITY", "Entry", "Lookup", "Segment", "ShapeRows", "write_segment"]
+__all__ = ["LOW_PRIORITY", "SHELF", "Entry", "Lookup", "Segment", "ShapeRows", "Shelf", "write_segment"]
+
+_serials = count()
 
 LOW_PRIORITY = 1
 """A flag of a subscription: it is paused first when gateways are full."""
@@ -246,6 +250,8 @@ class Segment:
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
+        self.serial = next(_serials)
+        """Tells it apart from all others that this process has opened."""
         self.numbers: Ints = blocks.array("numbers")
         self.gateways: npt.NDArray[np.int32] = blocks.array("gateways")
         self.boundaries: Ints = blocks.array("boundaries")
@@ -264,7 +270,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> Segment:
-        return _opened(path)
+        return SHELF.take(path)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -362,6 +368,25 @@ def bisect_within(
     return low
 
 
-@lru_cache(maxsize=1024)
-def _opened(path: Path) -> Segment:
-    return Segment(open_blocks(path))
+class Shelf:
+    """Segments that this process keeps mapped: those that were used last, up to a number of bytes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._held: OrderedDict[Path, tuple[Segment, int]] = OrderedDict()
+        self.bytes = 0
+
+    def take(self, path: Path) -> Segment:
+        """Open it, or have it again; others make room, but never the one that is asked for."""
+        held = self._held.get(path)
+        if held is None:
+            held = self._held[path] = Segment(open_blocks(path)), path.stat().st_size
+            self.bytes += held[1]
+        self._held.move_to_end(path)
+        while self.bytes > self.most_bytes and len(self._held) > 1:
+            _, (_, size) = self._held.popitem(last=False)
+            self.bytes -= size
+        return held[0]
+
+
+SHELF = Shelf(1 << 30)

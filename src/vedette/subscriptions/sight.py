@@ -37,12 +37,12 @@ from vedette.language.tree import exchange, walk
 from vedette.policy.collections import SightRule
 from vedette.subscriptions.watch_form import read_condition
 
-__all__ = ["MOST_HIDDEN", "SIGHT_LIMITS", "DocumentSight", "read_sight", "without"]
+__all__ = ["ACCEPTED", "MOST_HIDDEN", "DocumentSight", "read_sight", "without"]
 
 MOST_HIDDEN = 64
 """Attributes of one collection that policies may hide: matching has a bit for each."""
-SIGHT_LIMITS = FilterLimits(depth=50, nodes=20_000, list_items=1_000, cost_steps=200_000)
-"""For a filter together with the policies: its own limits have been kept before."""
+ACCEPTED = FilterLimits(source_bytes=16 << 20, depth=50, nodes=100_000, list_items=100_000)
+"""For filters that a gateway has accepted, by limits of its own, and for policies; the bound on steps stays."""
 _TRUE, _FALSE, _FAULT = Literal(True), Literal(False), Literal(None)
 _LOGIC = (Conditional, Call)
 
@@ -98,7 +98,7 @@ class DocumentSight:
 
     @cached_property
     def _hides(self) -> list[tuple[str, DocumentFilter]]:
-        return [(name, compile_filter(condition, limits=SIGHT_LIMITS)) for name, condition in self.hidden]
+        return [(name, compile_filter(condition, limits=ACCEPTED)) for name, condition in self.hidden]
 
 
 def without(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

@@ -204,17 +204,27 @@ def _rank(ranked: tuple[_Rank, Any]) -> _Rank:
 
 
 def ordered(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
-    """By attribute, ties by arrival; events of one identity stay in their order, and `initial` stays first."""
-    first = [entry for entry in entries if entry.delta.type == "initial"]
+    """By attribute, ties by arrival; events of one identity stay in their order, and none passes an `initial`."""
+    found: list[Entry] = []
+    start = 0
+    for place, entry in enumerate(entries):
+        if entry.delta.type == "initial":
+            found += _by_attribute(entries[start:place], descending)
+            found.append(entry)
+            start = place + 1
+    return found + _by_attribute(entries[start:], descending)
+
+
+def _by_attribute(entries: list[Entry], descending: tuple[bool, ...]) -> list[Entry]:
+    found: list[Entry] = []
     lines: dict[Any, deque[Entry]] = {}
     for entry in entries:
-        if entry.delta.type != "initial":
-            lines.setdefault(entry.delta.identity, deque()).append(entry)
+        lines.setdefault(entry.delta.identity, deque()).append(entry)
     heap = [(_Rank(line[0].delta.order, descending, line[0].position), line) for line in lines.values()]
     heapify(heap)
     while heap:
         _, line = heappop(heap)
-        first.append(line.popleft())
+        found.append(line.popleft())
         if line:
             heappush(heap, (_Rank(line[0].delta.order, descending, line[0].position), line))
-    return first
+    return found

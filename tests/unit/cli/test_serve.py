@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -197,7 +197,24 @@ def test_when_the_supervisor_is_killed_its_engine_ends(folder: Path) -> None:
         assert "Stopped; data is closed in good order." in process.stdout.read()
 
 
-def test_workers_share_a_port_and_are_renewed_without_a_loss(folder: Path) -> None:
+def renew(process: subprocess.Popen[str], folder: Path, n: int) -> None:
+    """All workers, one after the other."""
+    if n == 10:
+        process.send_signal(signal.SIGHUP)
+
+
+def lose(process: subprocess.Popen[str], folder: Path, n: int) -> None:
+    """One worker is told to stop, the other is killed: both are started again, and nothing else ends."""
+    for worker, when, number in ((0, 5, signal.SIGTERM), (1, 25, signal.SIGKILL)):
+        if n == when:
+            (mark,) = (folder / "data").glob(f"gateway-*-worker-{worker}.pid")
+            os.kill(int(mark.read_text()), number)
+
+
+@pytest.mark.parametrize("disturb", [renew, lose])
+def test_workers_share_a_port_and_end_without_a_loss(
+    folder: Path, disturb: Callable[[subprocess.Popen[str], Path, int], None]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with served("--port", str(port), "--workers", "2") as process:
@@ -212,8 +229,7 @@ def test_workers_share_a_port_and_are_renewed_without_a_loss(folder: Path) -> No
             assert watch.next(timeout=30) is not None
             assert kept.next(timeout=30) is not None
             for n in range(40):
-                if n == 10:
-                    process.send_signal(signal.SIGHUP)
+                disturb(process, folder, n)
                 write_once(writer, n)
             for each in (watch, kept):
                 seen: list[int] = []

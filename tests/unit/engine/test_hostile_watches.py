@@ -7,6 +7,7 @@ import math
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -309,7 +310,7 @@ def test_waiting_takes_any_time_that_is_one(s: vedette.Session) -> None:
 
 
 @pytest.mark.parametrize("span", [math.nan, math.inf, 1e18, -1, True, "5s"])
-def test_a_span_that_is_none_is_refused_and_the_delivery_stays(s: vedette.Session, span: object) -> None:
+def test_a_span_that_is_none_is_refused_and_the_delivery_stays(s: vedette.Session, span: Any) -> None:
     s.execute("SPAWN t: Task {}")
     handle = s.watch("WATCH t: Task [mode: consume] RETURN t.title")
     event = handle.poll()[1]

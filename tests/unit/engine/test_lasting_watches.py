@@ -435,7 +435,7 @@ def test_what_waits_when_a_watch_becomes_reliable_is_not_lost(lives: Lives):
     again.resume()
     (event,) = again.poll()
     assert event.type == "initial"
-    assert [row["t.title"] for row in event.matches] == ["before", "after"]
+    assert [row["t.title"] for row in event.matches or ()] == ["before", "after"]
     assert (event.position, event.dropped) == (2, 1)
 
 
@@ -477,3 +477,22 @@ def test_what_a_window_had_gathered_before_another_filter_is_told_after_a_death(
         assert events == []  # it has had all
     else:
         assert [[row["t.title"] for row in event.matches or ()] for event in events] == [["b"]]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_matches_that_waited_for_a_paused_trigger_under_another_filter_are_acted_upon_or_told_of(
+    lives: Lives, resumed: bool
+):
+    session = lives.db.session()
+    watch = session.watch("w = WATCH t: Task ON MATCH DO SPAWN n: Note { text = t.title }")
+    watch.pause()
+    session.execute('SPAWN t: Task { title = "waits", points = 1 }')
+    watch.alter("[filter: t.points = 1]")
+    if resumed:
+        watch.resume()
+    db = lives.die()
+    again = db.session().attach("w")
+    again.resume()
+    acted = db.session().execute("MATCH n: Note RETURN n.text").rows
+    errors = [(error.code, error.fields["dropped"]) for error in again.errors()]
+    assert (acted, errors) == (([("waits",)], []) if resumed else ([], [("E8005", 1)]))

@@ -364,6 +364,7 @@ def test_a_session_that_is_closed_in_between(db: Vedette, pauses: Pauses) -> Non
         reader.execute("MATCH t: Thing RETURN t")
 
 
+@pytest.mark.plain_core
 def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
     """The real breath: commits of another thread, counted while one read runs."""
     with vedette.open(tmp_path, statement_slice=2_000, environment={}) as db:

@@ -14,10 +14,14 @@ import pytest
 import vedette
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
+from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.tables import HandshakeTables
 from vedette.ingest import queue_images
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.feed import FolderFeed
 from vedette.ingest.queue_table import QueueTable, TaskImage
 from vedette.ingest.tasks import FileOperation, FileTask, TaskStatus
+from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
 from vedette.testing import ManualClock
 
 VIEW = "SELECT path, status, priority, worker_id, lease_until > queued_at, age >= 0 FROM ingestion_queue"
@@ -126,3 +130,15 @@ def test_a_crowd_is_put_in_several_commits_and_all_of_it_is_there(
         assert queue.ack([claim.claim_id for claim in claims]) == []
         assert queue.held() == {"w": len(paths) - 600}
         assert [row.task.path for row in queue.rows(limit=1)] == paths[600:601]
+
+
+def test_a_scan_is_over_when_its_tasks_can_be_seen(tmp_path: Path) -> None:
+    """`wqm watch sync` waits for the scan, and then until no task is left."""
+    change = FileChange(kind=ChangeKind.CREATED, path="a", stamp=FileStamp(1, 1, 1, 1, 1))
+    with opened(tmp_path, SystemClock()) as queue, HandshakeTables(tmp_path / "handshake.db") as tables:
+        tables.add_watch(WatchFolderConfig(watch_id="w", path="/root", collection="c"))
+        feed = FolderFeed("w", tables, queue, SystemClock())
+        assert feed.take([change]) == [change]
+        feed.scanned(SystemClock().now())
+        with sqlite3.connect(f"file:{tmp_path}/handshake.db?mode=ro", uri=True) as plain:
+            assert plain.execute("SELECT path FROM ingestion_queue").fetchall() == [("/root/a",)]

@@ -183,3 +183,14 @@ def test_of_what_is_left_in_order_of_attributes_the_oldest_is_dropped_first():
     left = buffer.take(EVERYTHING, None, (True,))
     assert positions(left) == [3, 4, 5]
     assert [each.dropped for each in left] == [1, 0, 0]
+
+
+def test_nothing_passes_a_snapshot_whatever_its_rank():
+    buffer = filled(
+        entry(1, identity=1, order=(1,)),
+        entry(2, identity=2, order=(9,)),
+        entry(3, initial=True),
+        entry(4, identity=1, order=(2,)),
+        entry(5, identity=2, order=(8,)),
+    )
+    assert positions(buffer.take(EVERYTHING, None, (True,))) == [2, 1, 3, 5, 4]

@@ -72,6 +72,7 @@ def pipeline(
                 bloom_false_positives=settings.slo_false_positive_share,
             ),
             metrics_port=settings.pipeline_metrics_port,
+            index_bytes=settings.pipeline_index_megabytes << 20,
         )
 
         def run() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.cli.program import as_typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +94,7 @@ def serve(
         found = read_server_file(directory) if directory is not None else None
         return directory is None or (found is not None and found.pid == pid)
 
-    children = [Child("engine", command, is_ready)]
+    children = [Child("engine", command, is_ready, leads=True)]
     children += [worker_child(data, host, port, number) for number in range(workers)]
     if directory is not None:
         children.append(folder_child(data, directory))
@@ -159,12 +160,13 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
     where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
     collection = "Task" if demo else "YourType"
     commands = [
-        f"vedette watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
-        f"vedette shell {data} --database {database}",
+        f"{as_typed('vedette')} watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
+        f"{as_typed('vedette')} shell {data} --database {database}",
         f"curl -N 'http://{web}/realtime/sse?database={database}&collection={collection}'",
     ]
     if samples:
-        commands.append(f"wqm search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}")
+        search = f"search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}"
+        commands.append(f"{as_typed('wqm')} {search}")
     display.out.print("Try next, in another terminal:")
     for command in commands:
         display.out.print(f"  {command}", soft_wrap=True, style="bold")
@@ -178,9 +180,8 @@ def _show_source(display: TableDisplay, directory: Path, data: str) -> None:
     display.out.print(
         "The same through the pipeline on Spark, which reads the board's log (it needs some seconds):"
     )
-    display.out.print(
-        f"  vedette watch '{watch}'{where} --database {demo.DATABASE}", soft_wrap=True, style="bold"
-    )
+    command = f"{as_typed('vedette')} watch '{watch}'{where} --database {demo.DATABASE}"
+    display.out.print(f"  {command}", soft_wrap=True, style="bold")
 
 
 def _show_samples(directory: Path, display: TableDisplay) -> None:

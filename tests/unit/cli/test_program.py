@@ -1,0 +1,38 @@
+"""A hint names a program as it can be typed where the user is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vedette.cli.program import as_typed
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """An interpreter with a program beside it."""
+    folder = tmp_path / "project/.venv/bin"
+    folder.mkdir(parents=True)
+    for name in ("python", "wqm"):
+        (folder / name).touch(mode=0o755)
+    return folder / "python"
+
+
+@pytest.mark.parametrize(
+    ("path", "here", "wanted"),
+    [
+        ("{bin}", "project", "wqm"),
+        ("/nowhere", "project", ".venv/bin/wqm"),
+        ("/nowhere", ".", "project/.venv/bin/wqm"),
+        ("/nowhere", "elsewhere", "{bin}/wqm"),
+    ],
+)
+def test_a_program(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, here: str, wanted: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("PATH", path.format(bin=installed.parent))
+    monkeypatch.chdir(tmp_path / here)
+    assert as_typed("wqm", str(installed)) == wanted.format(bin=installed.parent)
+    assert as_typed("vedette", str(installed)) == "vedette", "it is not there: its name says what to look for"
