@@ -37,10 +37,18 @@ MODULES = (
     "vedette.watch.keys",
     "vedette.watch.shape",
     "vedette.watch.watch",
+    "vedette.consume.desk",
+    "vedette.consume.item",
+    "vedette.consume.line",
+    "vedette.consume.pool",
+    "vedette.consume.rank",
+    "vedette.engine.consuming",
+    "vedette.engine.deliveries",
     "vedette.engine.execution",
     "vedette.engine.prepare",
     "vedette.engine.result",
     "vedette.engine.state",
+    "vedette.engine.supply",
     "vedette.engine.turn",
     "vedette.engine.watch_handle",
     "vedette.engine.watching",
@@ -49,7 +57,7 @@ LIBRARY = "vedette_core"
 """The machine code of all of them; next to it each has a small module that only names its part."""
 
 _HERE = Path(__file__).parent
-_READ_BY_THE_COMPILER = ("*.py", "language/*.py", "graph/*.py", "watch/*.py", "engine/*.py")
+_READ_BY_THE_COMPILER = ("*.py", "language/*.py", "graph/*.py", "watch/*.py", "consume/*.py", "engine/*.py")
 
 
 class Manifest:

@@ -71,12 +71,13 @@ def test_the_client_watches_and_asks(browser: Browser, server: Serving):
     assert browser.run(f"{server.web}/health", script) == ["initial", 5, 5, "E2001", "E2001", None]
 
 
-def test_the_client_resumes_after_a_break(browser: Browser, server: Serving):
+@pytest.mark.parametrize("options", ["", "[delivery: reliable]"])
+def test_the_client_goes_on_after_a_break(browser: Browser, server: Serving, options: str):
     """The server breaks the line again and again; every number arrives once, in order."""
     script = f"""
         const {{ connect }} = await import("{server.web}/static/vedette.js");
         const db = await connect("{server.url}");
-        const watch = db.watch("WATCH t: Task RETURN t.n");
+        const watch = db.watch("WATCH t: Task {options} RETURN t.n");
         const seen = [(await watch.next()).type];
         const writer = await connect("{server.url}", {{ database: "default" }});
         globalThis.ready = true;
@@ -86,24 +87,53 @@ def test_the_client_resumes_after_a_break(browser: Browser, server: Serving):
         return [reconnects > 0, seen];
     """
 
-    def cut() -> None:
-        for shell in list(server.service.server.shells):
-            shell.abort()
-
     def trouble() -> None:
-        while not server.on_loop(lambda: server.service.board.subscriptions):
-            pass
+        until_somebody_listens(server)
         with server.home.session() as session:
             for n in range(40):
                 session.execute("SPAWN t: Task { n = $n }", n=n)
                 if n % 10 == 5:
-                    server.on_loop(cut)
+                    server.on_loop(lambda: cut(server))
 
     thread = Thread(target=trouble)
     thread.start()
     found = browser.run(f"{server.web}/health", script)
     thread.join()
     assert found == [True, ["initial", *range(40)]]
+
+
+def cut(server: Serving) -> None:
+    for shell in list(server.service.server.shells):
+        shell.abort()
+
+
+def until_somebody_listens(server: Serving) -> None:
+    while not server.on_loop(lambda: server.service.board.subscriptions):
+        pass
+
+
+def test_a_gap_is_said_when_a_watch_ended_with_its_connection(browser: Browser, server: Serving):
+    """Before it was told anything, too; and from then on nothing is missing."""
+    script = f"""
+        const {{ connect }} = await import("{server.web}/static/vedette.js");
+        const db = await connect("{server.url}");
+        const watch = db.watch("WATCH t: Task [initial: none] RETURN t.n", {{}}, {{ exclusive: true }});
+        const {{ type, reason }} = await watch.next();
+        await db.execute("SPAWN t: Task {{ n = 8 }}");
+        const told = (await watch.next()).match["t.n"];
+        db.close();
+        return [type, reason, told];
+    """
+
+    def trouble() -> None:
+        until_somebody_listens(server)
+        server.on_loop(lambda: cut(server))
+
+    thread = Thread(target=trouble)
+    thread.start()
+    found = browser.run(f"{server.web}/health", script)
+    thread.join()
+    assert found == ["resync", "connection", 8]
 
 
 def test_a_page_of_ones_own_on_another_port(browser: Browser, server: Serving, tmp_path: Path):

@@ -141,6 +141,33 @@ def test_a_gap_is_said(tmp_path: Path):
         run(beyond_the_window, server)
 
 
+async def nothing_told_yet(server: Serving, options: dict[str, Any], reason: str) -> None:
+    """The line is gone before the first event: what happened meanwhile is a gap all the same."""
+    async with (
+        connect(server.url) as writer,
+        BreakingLine(server.port) as line,
+        connect(line.url, random=Random(1)) as c,
+    ):
+        watch = await c.watch("WATCH t: Task [initial: none] RETURN t.n", **options).ready()
+        line.target, port = 1, line.target
+        line.cut()
+        for n in range(1, 21):
+            await writer.execute("SPAWN t: Task { n = $n }", n=n)
+        line.target = port
+        (resync,) = await take(watch, 1)
+        assert (resync.type, resync.attributes["reason"]) == ("resync", reason)
+        await writer.execute("SPAWN t: Task { n = 99 }")
+        (event,) = await take(watch, 1)
+        assert event.match == {"t.n": 99}
+
+
+@pytest.mark.parametrize(("options", "reason"), [({}, "window"), ({"exclusive": True}, "connection")])
+def test_a_gap_is_said_before_anything_was_told(tmp_path: Path, options: dict[str, Any], reason: str):
+    with Serving(tmp_path / "data", limits=GatewayLimits(window=WindowBounds(events=5))) as server:
+        server.home.define(ONTOLOGY)
+        run(nothing_told_yet, server, options, reason)
+
+
 async def lost_answers(server: Serving) -> None:
     async with BreakingLine(server.port) as line, connect(line.url) as c:
         line.budget = 10

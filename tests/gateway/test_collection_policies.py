@@ -423,9 +423,9 @@ async def whatever_happens(office: Office, seed: int) -> None:
             await onlooker.follow(shown(office, onlooker.actor, documents))
         await office.settle()
         for onlooker in watching:
-            for event in onlooker.watch.poll():
+            for event in onlooker.watch.poll():  # the picture may have been right before everything was read
                 onlooker.take(event)
-            assert onlooker.rows == shown(office, onlooker.actor, documents)
+            await onlooker.follow(shown(office, onlooker.actor, documents))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +20,7 @@ from vedette.gateway import link
 from vedette.gateway.auth import OpenDoor
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
-from vedette.gateway.links import FrameReader
+from vedette.gateway.links import FrameReader, WorkerLinks, WorkerPort
 from vedette.gateway.worker import GatewayWorker
 
 ONTOLOGY = "node Task { n: Int = 0 }"
@@ -87,6 +89,24 @@ def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch
     assert answer["payload"]["code"] == "internal"
     assert "secret" not in str(answer)
     assert other.execute("MATCH t: Task RETURN t")["rows"] == []
+
+
+def test_a_replay_that_fails_is_said(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+    client = wire.client()
+    client.define(ONTOLOGY)
+    client.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t.n", "maxUnacked": 1}, id="s")
+    for n in range(3):
+        client.execute("SPAWN t: Task { n = $n }", n=n)
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("secret internals")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wire.broker, "replay", explode)
+        first = [message for message in client.all() if message["type"] == "event"][-1]
+        client.send("ack", {"seq": first["payload"]["seq"]})
+    assert [m["payload"]["reason"] for m in client.all() if m["type"] == "status"] == ["overflow"]
+    assert client.execute("MATCH t: Task RETURN COUNT(*) AS n")["rows"] == [[3]]
 
 
 # --- workers ------------------------------------------------------------------------------------------------------
@@ -202,3 +222,42 @@ def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
 
     with Serving(tmp_path / "data") as server:
         asyncio.run(start(listening(server, tmp_path)))
+
+
+def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
+    """Through a worker: a request is answered, and a subscription that cannot be brought up is told so."""
+
+    class Written(asyncio.Transport):
+        data = b""
+
+        def write(self, data: Any) -> None:
+            self.data += data
+
+        def is_closing(self) -> bool:
+            return False
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+    async def refused() -> list[Any]:
+        engine = SimpleNamespace(post=lambda *_, **__: False)
+        links = WorkerLinks(cast("Any", engine), b"s" * 32)
+        port, transport = WorkerPort(links), Written()
+        port.connection_made(transport)
+        hello = link.Hello(version=LINK_VERSION, secret=b"s" * 32, name="w")
+        asked = [
+            link.Replay(conn=1, sub="s", seq=7),
+            link.Asked(conn=1, id="q", kind="execute", text="MATCH t: Task RETURN t"),
+            link.SubscribeTo(conn=1, sub="t", payload={}),
+        ]
+        port.data_received(encode_batch([hello]) + encode_batch(asked))
+        frames = FrameReader().feed(transport.data)
+        return [record for frame in frames for record in decode_batch(frame, from_gateway=False)]
+
+    welcome, stale, statement, subscription = asyncio.run(refused())
+    assert isinstance(welcome, link.Welcome)
+    assert stale == link.Stale(conn=1, sub="s", reason="overflow")
+    assert [(each.id, each.payload["code"]) for each in (statement, subscription)] == [
+        ("q", "busy"),
+        ("t", "busy"),
+    ]

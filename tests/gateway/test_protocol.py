@@ -148,6 +148,29 @@ def test_equal_watches_are_one_upstream(wire: Wire, client: Client):
     assert len(wire.home.default.watching.hub.watches) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "streams"),
+    [
+        ("", 1),
+        ("[initial: none]", 1),
+        ("[delivery: best_effort, mode: watch, visibility: committed, deliver_on: commit, window: none]", 1),
+        ("[buffer: 5, ordering: arrival]", 1),
+        ("[delivery: reliable]", 2),
+        ("[visibility: immediate]", 2),
+        ("[deliver_on: tick]", 2),
+        ("[window: tumbling(1s)]", 2),
+        ("[initial: since(0)]", 2),
+        ("[on_full: error]", 2),
+    ],
+)
+@pytest.mark.usefixtures("client")
+def test_what_is_shared_does_not_depend_on_saying_the_default(wire: Wire, options: str, streams: int):
+    for each in (wire.client(), wire.client()):
+        each.send("subscribe", {"watch": f"WATCH t: Task {options} RETURN t.n"}, id="s")
+        assert each.take()["type"] == "subscribe_ack"
+    assert wire.broker.streams == streams
+
+
 def test_a_late_subscriber_begins_with_the_present(wire: Wire, client: Client):
     early, late = wire.client(), wire.client()
     text = "WATCH t: Task RETURN t.status, COUNT(*) AS many"

@@ -149,7 +149,7 @@ HIDE = SightRule(allow=False, attribute="b", variable="o", condition="o.c = 1")
 ALL = SightRule(allow=True, attribute=None, variable="o", condition="true")
 
 
-@settings(max_examples=70)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(FORMS, RULES), min_size=1, max_size=6), st.lists(CHANGES, min_size=1, max_size=5))
 @example([(Form(kind="cel", source="!(doc.b == 1)"), (ALL, HIDE))], [("k", {"b": 2, "c": 1}, {"b": 2})])
 @example([(Form(kind="cel", source="doc.b == 1"), (ALL, HIDE))], [("k", {"b": 1, "c": 1}, {"b": 1})])
@@ -183,7 +183,7 @@ def test_the_index_shows_what_a_fresh_evaluation_through_the_policies_shows(
             assert same(found[1], found[2]), "the gateway leaves out what shows nothing new"
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(FORMS, RULES, CHANGES, st.data())
 def test_what_is_hidden_changes_nothing(form: Form, rules: Rules, drawn: Any, data: st.DataObject):
     """Other values in the place of what an actor does not see, and it is told the same."""

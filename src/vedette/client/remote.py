@@ -297,6 +297,11 @@ class RemoteSession:
             except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
                 if self._final(error):
                     return
+            except Exception as error:  # a mistake of ours: nobody shall wait for ever
+                log.exception("The client cannot go on", extra={"action": "client.failed"})
+                text = f"The client cannot go on: {type(error).__name__}: {error}"
+                self._give_up(GatewayError("E4003", text))
+                return
             else:
                 if needs_credentials(code) and not callable(self._token):
                     self._give_up(GatewayError("E4001", "The token has expired or was refused"))

@@ -43,8 +43,8 @@ class RemoteWatch:
         self._news = asyncio.Event()
         self._paused = False
         self._unconfirmed: Event | None = None
-        self._told = False
-        """Whether anything was handed out: if not, beginning anew needs no word."""
+        self._anew: str | None = None
+        """Why it begins anew, to be said when it stands again; empty: there is nothing to say."""
         self._seen: dict[int, bool] = {}
         """Of a reliable watch: the positions that arrived lately, and whether they are confirmed."""
         self._places: deque[tuple[int, int]] = deque()
@@ -224,6 +224,7 @@ class RemoteWatch:
         return "subscribe", self._asked
 
     def acknowledged(self, payload: dict[str, Any]) -> None:
+        """It stands: from here on everything comes. What came before and did not arrive is said first."""
         self.handle = payload.get("handle", self.handle)
         self.name = payload.get("name", self.name)
         self.mode = payload.get("mode", self.mode)
@@ -234,15 +235,26 @@ class RemoteWatch:
         if "seq" in payload:
             self._chain.begin(0, payload["seq"])
             self._places.clear()
+            self._say_anew()
         if not self.standing.done():
             self.standing.set_result(None)
 
+    def _say_anew(self) -> None:
+        """A watch of one's own ended with the connection before, unless it lasts; others say why they cannot go on."""
+        reason, self._anew = self._anew, None
+        if reason is None and self.standing.done() and self.mode == "watch" and self.delivery != "reliable":
+            reason = "connection"
+        if reason:
+            self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
+
     def begin_anew(self, reason: str) -> None:
-        """It cannot go on where it was: say so, and forget where that was."""
+        """It cannot go on where it was: forget where that was."""
         self.token = None
         self._chain = Chain()
-        if self._told:
-            self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
+        if reason == "snapshot":  # nothing was known yet, so nothing is lost
+            self._anew = self._anew or ""
+        else:
+            self._anew = reason
 
     def arrived(self, message: dict[str, Any]) -> Link:
         """An event for this watch."""
@@ -254,7 +266,6 @@ class RemoteWatch:
         kept = self.delivery == "reliable" and event.delivery_id is None
         if kept and self._repeated(event.position, message):
             return Link.REPEAT
-        self._told = True
         self._put(event)
         if (
             len(self._events) >= HIGH
@@ -282,7 +293,6 @@ class RemoteWatch:
         """What a filter matches now, as an `initial` event."""
         self._chain.begin(int(payload["partition"]), int(payload["seq"]))
         self.token = payload.get("resumeToken", self.token)
-        self._told = True
         attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
         self._put(
             Event(

@@ -83,6 +83,7 @@ class WatchFeed:
                 with watching.news.about(watch):
                     watch.owner = None
                 watch.details.wake = None
+                watching.has_room(watch)
                 watching.consuming.changed(watch)
                 watching.management.schedule_expiry(watch)
 
@@ -103,6 +104,8 @@ class WatchFeed:
             ready = watch.take(self._session.database.gate.durable_tick, limit)
             watching.recent.extend((watch, entry) for entry in ready)
             watch.details.unconfirmed.extend(ready)
+            if ready:
+                watching.has_room(watch)
             if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
                 watching.catching_up.catch_up(watch, watch.details.behind)
             return [event_of(entry) for entry in ready]

@@ -290,6 +290,7 @@ class LastingWatches:
             }
             text = "Matches from before another filter or policy waited for RESUME; they are not acted upon"
             watch.details.report(WatchError("E8005", text, fields=fields))
+            self._note(self._cursor(watch))
 
     def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
         """Until there is something that its owner has not had, or nothing more."""

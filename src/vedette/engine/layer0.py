@@ -216,14 +216,12 @@ class LayerZero:
         return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
 
     def _retained(self, eyes: LayerEyes) -> Iterator[tuple[Watch, Entry]]:
-        """Events of the watches that the viewer sees: those handed out lately, and those that wait."""
+        """Events of the watches that the viewer sees: those handed out lately, and those that wait; each once."""
         watches = {watch.number: watch for watch in self._visible_watches(eyes)}
-        for watch, entry in list(self._database.watching.recent):
-            if watch.number in watches:
-                yield watch, entry
-        for watch in watches.values():
-            for entry in watch.buffer.peek() if watch.buffer is not None else ():
-                yield watch, entry
+        waiting = [(w, entry) for w in watches.values() if w.buffer is not None for entry in w.buffer.peek()]
+        handed_out = [pair for pair in list(self._database.watching.recent) if pair[0].number in watches]
+        found = {(watch.number, entry.position): (watch, entry) for watch, entry in (*handed_out, *waiting)}
+        yield from found.values()
 
     def _event_id(self, watch: Watch, entry: Entry) -> str:
         return f"v{self._database.watching.id_of(watch)[1:]}_{entry.position:x}"

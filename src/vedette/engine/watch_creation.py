@@ -72,15 +72,17 @@ class WatchCreation:
             watch = self._make(compiled, constants, options, session.id, session.actor)
             if statement.name is not None:
                 watch.details.name = statement.name
+            own = self._watching.by_session.setdefault(session.id, {})
+            own[watch.number] = None
             try:
                 self._set_destination(watch, request)
                 self._begin(watch)
             except BaseException:
+                del own[watch.number]
                 self._unmake(watch)
                 raise
             if statement.name is not None:
                 session.bindings[statement.name] = self._watching.id_of(watch)
-            self._watching.by_session.setdefault(session.id, {})[watch.number] = None
             self._watching.windows.begin(watch)
             if watch.lasts:
                 watch.details.request = request

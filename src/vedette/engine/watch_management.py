@@ -123,7 +123,6 @@ class WatchManagement:
                 watch.details.expiry.cancel()
             if watch.details.unconfirmed:
                 watch.put_back(watch.details.unconfirmed)
-                watch.delivered -= len(watch.details.unconfirmed)
                 watch.details.unconfirmed.clear()
             self._watching.consuming.returned(watch)
             return watch
@@ -188,8 +187,7 @@ class WatchManagement:
             self._watching.hub_of(watch).remove(watch)
         watch.buffer = None
         self._watching.compiled.pop((watch.number, "altered"), None)
-        if self._watching.full.pop(watch.number, None) is not None:
-            self._watching.room.notify_all()
+        self._watching.has_room(watch)
         self._watching.holding.pop(watch.number, None)
         self._watching.triggers.forget(watch)
         self._watching.windows.forget(watch)
@@ -228,6 +226,8 @@ class WatchManagement:
     def _fit(self, watch: Watch) -> None:
         """A smaller buffer holds no more than it says, whatever waits already: on_full decides."""
         options = watch.options
+        if options.on_full != "block" or watch.pending < options.buffer:
+            self._watching.has_room(watch)
         waits = watch.pending if options.delivery == "best_effort" and options.mode == "watch" else 0
         if waits <= options.buffer:
             return
@@ -316,6 +316,7 @@ class WatchManagement:
                 with self._watching.news.about(watch):
                     watch.owner = None
                 self._dismiss_reader(watch)
+                self._watching.has_room(watch)
                 self._watching.consuming.changed(watch)
                 self.schedule_expiry(watch)
             else:

@@ -304,7 +304,7 @@ class Watching:
             options = watch.options
             if options.deliver_on == "tick" and watch.buffer is not None:
                 self._hold_for_tick(watch, watch.buffer, told.tick)
-            if options.on_full == "block" and watch.pending >= options.buffer:
+            if options.on_full == "block" and watch.pending >= options.buffer and watch.owner is not None:
                 self.full[watch.number] = watch
             if options.delivery == "reliable" and watch.pending >= options.buffer:
                 self._fall_behind(watch, told.sequence)
@@ -420,8 +420,8 @@ class Watching:
                 watch.details.unconfirmed.extend(ready)
                 if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
                     self.catching_up.catch_up(watch, watch.details.behind)
-            if ready and self.full.pop(watch.number, None) is not None:
-                self.room.notify_all()
+            if ready:
+                self.has_room(watch)
             return ready
 
     def _check_own(self, session: Session, watch: Watch) -> None:
@@ -451,6 +451,11 @@ class Watching:
         with session.turn:
             if watch.owner == session.id:
                 self.lasting.confirm(watch, position)
+
+    def has_room(self, watch: Watch) -> None:
+        """It holds nobody up any more: somebody has read, or nobody is there to do so."""
+        if self.full.pop(watch.number, None) is not None:
+            self.room.notify_all()
 
     def make_room(self, session: Session) -> None:
         """Before a commit: wait while a watch with on_full: block is full, but not for ever, and not for oneself."""

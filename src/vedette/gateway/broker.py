@@ -32,7 +32,7 @@ from vedette.gateway.requests import Requests
 from vedette.gateway.streams import CollectionTap, Stream, WatchStream
 from vedette.gateway.subscribing import Subscribing
 from vedette.gateway.tokens import TokenSeal
-from vedette.gateway.window_file import restore_windows, save_windows
+from vedette.gateway.window_file import SavedStream, restore_collections, restore_windows, save_windows
 
 __all__ = ["Broker", "Client"]
 
@@ -65,6 +65,8 @@ class Broker:
         self._requests = Requests(self, wake)
         self.collections: CollectionDesk | None = None
         """External collections; none where there is no data directory."""
+        self.left_behind: list[tuple[Desk, SavedStream, float]] = []
+        """Streams over them of the server before, and when it ended."""
         self.clients: dict[tuple[Port, int], Client] = {}
         self.desks: dict[str, Desk] = {}
         self.streams = 0
@@ -370,10 +372,18 @@ class Broker:
             if restored:
                 log.info("%d streams go on", restored, extra={"action": "window.restored"})
 
+    def take_up_collections(self) -> None:
+        """The same for streams over external collections, when there is somebody to ask about them."""
+        restored = restore_collections(self)
+        if restored:
+            log.info("%d streams over collections go on", restored, extra={"action": "window.restored"})
+
     def close(self) -> None:
         for client in list(self.clients.values()):
             self._shut(client, orderly=True, returns=self._windows is not None)
         self.settle()
+        if self.collections is not None:
+            self.collections.leave_behind()
         if self._windows is not None:
             save_windows(self._windows, list(self.desks.values()), self.clock.monotonic())
         self._requests.close()

@@ -219,7 +219,10 @@ class CollectionDesk:
             return
 
         def done(outcome: Rows | VedetteError) -> None:
+            stream.looking.remove(joining)
             self._looked(stream, joining, seq, position, outcome)
+
+        stream.looking.append(joining)
 
         self._registrar.post(
             Looking(
@@ -367,9 +370,15 @@ class CollectionDesk:
             self.events += 1
             self._broker.tell(stream, seq, tail)
 
+    def _unanswered(self, stream: CollectionStream) -> list[Joining]:
+        """Who is counted as a subscriber and does not know it yet: a gateway tells them nothing."""
+        return [joining for joining in (*stream.waiting, *stream.looking) if self._is_there(stream, joining)]
+
     def _end(self, stream: CollectionStream, error: VedetteError) -> None:
         """Nothing can be told to its actor any more."""
         stream.promised_until = 0.0
+        for joining in self._unanswered(stream):
+            self._refuse(stream, joining, error)
         payload = {"status": "ended", "reason": "cancelled", "errors": [engine_error(error)]}
         self._broker.end_streams([stream], payload)
         stream.desk.close_stream(stream)
@@ -485,16 +494,11 @@ class CollectionDesk:
 
     def source_removed(self, source: str) -> None:
         """Nothing will come any more: who follows its collections is told that this is the end."""
-        text = f"the source '{source}' was removed"
-        errors = [engine_error(SourceError("E6103", text, fields={"source": source}))]
-        payload = {"status": "ended", "reason": "cancelled", "errors": errors}
+        error = SourceError("E6103", f"the source '{source}' was removed", fields={"source": source})
         front = f"{source}::"
-        ended = [s for s in set(self._numbers.values()) if any(map(_begins(front), s.wanted.collections))]
-        for stream in ended:
-            stream.promised_until = 0.0
-        self._broker.end_streams(ended, payload)
-        for stream in ended:
-            stream.desk.close_stream(stream)
+        for stream in set(self._numbers.values()):
+            if any(map(_begins(front), stream.wanted.collections)):
+                self._end(stream, error)
 
     def _resync(self, streams: Iterable[CollectionStream], reason: str) -> None:
         """Close the streams and tell who followed them, once, to begin anew."""
@@ -507,6 +511,7 @@ class CollectionDesk:
             len(lost),
             extra={"action": "collection.resync", "reason": reason},
         )
+        unanswered = [joining for stream in lost.values() for joining in self._unanswered(stream)]
         for stream in lost.values():
             stream.promised_until = 0.0  # nobody can come back to it
         for client in list(self._broker.clients.values()):
@@ -515,6 +520,8 @@ class CollectionDesk:
                 self._broker.part(client, name)
         for stream in lost.values():
             stream.desk.close_stream(stream)
+        for joining in unanswered:
+            self._broker.subscribing.subscribe_anew(*joining)
 
 
 def _nobody() -> tuple[list[int], list[int], list[int]]:

@@ -134,6 +134,9 @@ class RightsReview:
                 self._end(stream, error)
 
     def _look_again(self, stream: CollectionStream) -> None:
-        wanted = as_shown_to(stream.actor, stream.desk.database, replace(stream.wanted, eyes=None))
-        if wanted.sights != stream.wanted.sights:
-            self._see_anew(stream, wanted.eyes)
+        assert stream.actor is not None
+        wanted = stream.wanted
+        sights = collection_sights(stream.desk.database, stream.actor, wanted.collections)
+        if sights != wanted.sights:
+            eyes = None if sights is None else _eyes(wanted, sights, stream.actor)
+            self._see_anew(stream, eyes)

@@ -184,6 +184,7 @@ class CollectionStream(Stream):
         "heard",
         "hold",
         "ids",
+        "looking",
         "partitions",
         "places",
         "position",
@@ -227,6 +228,8 @@ class CollectionStream(Stream):
         """What came and is told when its batch is complete."""
         self.waiting: list[Joining] = []
         """Who waits for it to be opened."""
+        self.looking: list[Joining] = []
+        """Who waits for what it was told before."""
         self._ended = ended
 
     def hears(self, record: DeliveredChange) -> bool:

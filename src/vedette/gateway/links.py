@@ -15,7 +15,7 @@ from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
 from vedette.gateway.local_socket import clear, close_to_others
 
-__all__ = ["MOST_FRAME_BYTES", "FrameReader", "WorkerLinks"]
+__all__ = ["MOST_FRAME_BYTES", "FrameReader", "WorkerLinks", "WorkerPort"]
 
 log = logging.getLogger(__name__)
 MOST_FRAME_BYTES = 256 * 1024 * 1024
@@ -129,6 +129,10 @@ class WorkerPort(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, record: Any) -> None:
+        """The engine has too much to do. A request is answered; who fell behind cannot be brought up, and is told."""
+        if isinstance(record, link.Replay):
+            self.write([link.Stale(conn=record.conn, sub=record.sub, reason="overflow")])
+            return
         id = getattr(record, "sub" if isinstance(record, link.SubscribeTo) else "id", None)
         payload = {"code": "busy", "message": "the server is overloaded: try again", "retryable": True}
         self.write([link.Failed(conn=record.conn, id=id, payload=payload)])

@@ -20,8 +20,8 @@ from vedette.gateway import link
 from vedette.gateway.answers import managed, result_payload, settling_statement
 from vedette.gateway.collection_streams import CollectionStream
 from vedette.gateway.frames import FrameError, engine_error, message
+from vedette.gateway.sharing import claims_hash
 from vedette.gateway.streams import WatchStream
-from vedette.gateway.subscribing import claims_hash
 from vedette.pipeline.sampled_log import remark
 from vedette.values import duration_from_ms
 
@@ -53,25 +53,32 @@ class Requests:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def carry_out(self, client: Client, record: Any) -> None:
-        id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
         try:
             _REQUESTS[type(record)](self, client, record)
         except VedetteError as error:
             payload = engine_error(error)
             if isinstance(record, link.SubscribeTo):
                 payload["message"] = f"Subscribe failed: {payload['message']}"
-            self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            self._refuse(client, record, payload)
         except FrameError as error:
-            payload = {"code": error.code, "message": error.text}
-            self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            self._refuse(client, record, {"code": error.code, "message": error.text})
         except Exception:
             reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
             log.exception(
                 "A request failed", extra={"action": "broker.request_failed", "reference": reference}
             )
-            payload = {"code": "internal", "message": f"internal error; the log has it under {reference}"}
-            if not isinstance(record, link.Trim | link.Replay | link.Renew):
-                self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            text = f"internal error; the log has it under {reference}"
+            self._refuse(client, record, {"code": "internal", "message": text})
+
+    def _refuse(self, client: Client, record: Any, payload: dict[str, Any]) -> None:
+        """Say that it cannot be; a subscription that cannot be brought up is told to begin anew."""
+        if isinstance(record, link.Replay):
+            self._broker.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="overflow"))
+        elif not isinstance(
+            record, link.Trim | link.Renew
+        ):  # those are no requests: nobody waits for an answer
+            id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
+            self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
 
     # --- statements ---------------------------------------------------------------------------------------------
 

@@ -150,6 +150,7 @@ class GatewayService:
         broker.collections = CollectionDesk(broker, self._registrar)
         if settings.pipeline_store or (directory / REGISTRY_FILE).is_file():
             self._registrar.start()
+        self.engine.call(broker.take_up_collections)
 
     def begin(self) -> None:
         """Start the engine's thread, without a door yet."""

@@ -64,7 +64,10 @@ class Stream:
         """How to make it again after a restart (`window_file.py`), as JSON; None: it ends with this server."""
         self.bound_to: bytes | None = None
         """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
-        self.history = StreamHistory(lost_until=desk.seq, last_seq=desk.seq)
+        began = (
+            desk.next_seq()
+        )  # a place of its own: tokens of a former stream with the same key do not reach it
+        self.history = StreamHistory(lost_until=began, last_seq=began)
         self.members = 0
         self.ports: dict[Port, int] = {}
         """Where its subscribers are, and how many."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from vedette.engine.feed import WatchFeed
 from vedette.errors import FilterError, InvalidStatement
 from vedette.gateway import link
 from vedette.gateway.audit import audit
+from vedette.gateway.collection_streams import CollectionStream, LeftStream, Wanted
 from vedette.gateway.collection_wishes import (
     is_external,
     request_auth,
@@ -22,12 +22,12 @@ from vedette.gateway.collection_wishes import (
     wish_of_watch,
 )
 from vedette.gateway.frames import Subscribe, encode, live_params, message, wire_value
+from vedette.gateway.sharing import claims_hash, filter_key, shareable, watch_key
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.streams import CollectionTap, FilterStream, Stream, WatchStream
-from vedette.gateway.tokens import ResumeToken, subscription_hash
+from vedette.gateway.tokens import ResumeToken
 from vedette.language import statements as ast
 from vedette.language.documents import Request, compile_filter
-from vedette.language.lifting import lift
 from vedette.language.queries import Query, parse_query
 from vedette.language.request_binding import bind_request
 from vedette.values import duration_to_ms, timestamp_to_ms
@@ -36,17 +36,13 @@ if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
     from vedette.gateway.desk import Desk
 
-__all__ = ["MATCHER_VERSION", "Subscribing", "claims_hash"]
+__all__ = ["MATCHER_VERSION", "Subscribing"]
 
-_canonical = msgspec.json.Encoder(order="sorted")
 MATCHER_VERSION = "mew-1.cel-1"
 PREFETCH = 10
 UNCONFIRMED = 1000
 """The most events of a reliable watch that are out and not acknowledged, when the client does not say."""
 
-_OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
-"""What means something else in another session: bound names."""
-_SHAREABLE_OPTIONS = frozenset({"initial", "ordering", "filter", "buffer"})
 _ATTEMPTS = 8
 
 
@@ -70,6 +66,10 @@ class Subscribing:
         else:
             self._to_filter(client, record.sub, payload)
 
+    def subscribe_anew(self, client: Client, sub: str, wanted: Wanted) -> None:
+        """A stream over an external collection was lost before its subscriber had its answer."""
+        self._broker.collection_desk().subscribe(client, sub, wanted, self._number)
+
     def _number(self) -> int:
         self._last_stream += 1
         self._broker.streams += 1
@@ -88,18 +88,25 @@ class Subscribing:
             wish = wish_of_watch(client, payload.watch, params, payload, self._broker.limits.filters)
             self._broker.collection_desk().subscribe(client, sub, wish, self._number)
             return
-        if payload.exclusive or payload.prefetch == 0 or not _shareable(statement, payload.watch):
+        if payload.exclusive or payload.prefetch == 0 or not shareable(statement, payload.watch):
             feed = WatchFeed.create(self._broker.session_of(client), payload.watch, params)
             self._privately(client, sub, payload, feed)
             return
         actor = None if client.system else client.actor
         wanted = {name: params[name] for name in prepared.parameters if name in params}
-        key = _watch_key(desk, actor, payload.watch, wanted)
+        key = watch_key(desk, actor, payload.watch, wanted)
         known = desk.streams.get(key)
         if isinstance(known, WatchStream):
             self._join_watch(client, sub, known, payload.watch, params)
         else:
             self._first_of_watch(client, sub, payload.watch, params, payload.params)
+
+    def make_collection(
+        self, desk: Desk, key: bytes, actor: str | None, left: LeftStream, position: int
+    ) -> CollectionStream:
+        """A stream over an external collection that goes on from the server before."""
+        collections = self._broker.collection_desk()
+        return collections.take_up(desk, key, actor, left, position, self._number())
 
     def make_watch(
         self, desk: Desk, actor: str | None, text: str, params: dict[str, Any], given: dict[str, Any]
@@ -108,7 +115,7 @@ class Subscribing:
         prepared, _ = desk.database.statements.one(text)
         wanted = {name: params[name] for name in prepared.parameters if name in params}
         feed = desk.create_shared(actor, text, params)
-        key = _watch_key(desk, actor, text, wanted)
+        key = watch_key(desk, actor, text, wanted)
         stream = WatchStream(desk, self._number(), key, actor, feed, shared=True)
         stream.recipe = encode({"watch": text, "params": {name: given[name] for name in wanted}})
         desk.streams[key] = stream
@@ -234,7 +241,7 @@ class Subscribing:
     ) -> FilterStream:
         desk, actor, moment = client.desk, None if client.system else client.actor, client.desk.clock.now()
         auth = request_auth(client)
-        known = desk.streams.get(_filter_key(desk, actor, query, auth, moment, include_data=include_data))
+        known = desk.streams.get(filter_key(desk, actor, query, auth, moment, include_data=include_data))
         if isinstance(known, FilterStream):
             return known
         tap = desk.tap(query.collection, actor)
@@ -259,7 +266,7 @@ class Subscribing:
         query = parse_query(asked, self._broker.limits.filters)
         bound = bind_request(query.condition, Request(auth=auth, time=moment))
         condition = compile_filter(bound, limits=self._broker.limits.filters)
-        key = _filter_key(desk, actor, query, auth, moment, include_data=include_data)
+        key = filter_key(desk, actor, query, auth, moment, include_data=include_data)
         tap = desk.tap(query.collection, actor)
         stream = FilterStream(tap, self._number(), key, condition, include_data=include_data)
         stream.recipe = encode(
@@ -347,53 +354,10 @@ class Subscribing:
         return None if stream.history.reaches(seq) else "window"
 
 
-def _filter_key(
-    desk: Desk,
-    actor: str | None,
-    query: Query,
-    auth: dict[str, Any] | None,
-    moment: datetime,
-    *,
-    include_data: bool,
-) -> bytes:
-    """Filters that say the same of the same collection, once it is known who asks and when."""
-    condition = repr(bind_request(query.condition, Request(auth=auth, time=moment)))
-    return subscription_hash(
-        desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
-    )
-
-
-def claims_hash(client: Client) -> bytes:
-    """What filters may know of a client, in 16 bytes."""
-    return subscription_hash(_canonical.encode(wire_value(request_auth(client))).decode())
-
-
 def _from(token: ResumeToken, record: link.Take) -> int:
     """The client's own count can only ask for more than the token: repeats are harmless, holes are not."""
     said = record.last_seq.get(0) if record.last_seq is not None else None
     return token.seqs[0] if said is None else min(token.seqs[0], said)
-
-
-def _shareable(statement: ast.Watch, text: str) -> bool:
-    """Whether one watch can serve everybody who asks for it with the same rights."""
-    if statement.actions or _OWN_NAMES.search(text):
-        return False
-    for option in statement.options:
-        if option.name not in _SHAREABLE_OPTIONS:
-            return False
-        word = option.value.word if isinstance(option.value, ast.OptionValue) else None
-        if option.name == "initial" and word not in ("full", "none"):
-            return False
-    return True
-
-
-def _watch_key(desk: Desk, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
-    """Texts that differ in nothing but constants have one skeleton; the constants follow."""
-    lifted = lift(text)
-    plan = text
-    if lifted is not None:
-        plan = repr(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
-    return subscription_hash(desk.tenant, actor or "", "watch", plan, repr(sorted(params.items())))
 
 
 _WIRE = {"max_unacked": "maxUnacked"}

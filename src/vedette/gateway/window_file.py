@@ -9,6 +9,9 @@ On any doubt nothing is restored, and clients are told to begin anew: the file i
 database has moved on since (another program worked on the directory), its log was restored from a backup, a stream is
 past its time, its actor is gone. The file is deleted when it is read, so that a crash later on finds none. After a
 crash there is none either: what was told last is then not known.
+
+Streams over external collections go on, too, once there is a pipeline to deliver to them (`restore_collections`): they
+are registered from where they stood, so that what happened meanwhile is told as after any other break.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vedette.errors import VedetteError
+from vedette.gateway.collection_streams import CollectionStream, LeftStream
 from vedette.gateway.frames import live_params
 from vedette.gateway.streams import Stream, WatchStream
 from vedette.gateway.window import StreamHistory
@@ -31,11 +35,13 @@ if TYPE_CHECKING:
     from vedette.gateway.broker import Broker
     from vedette.gateway.desk import Desk
 
-__all__ = ["FILE", "restore_windows", "save_windows"]
+__all__ = ["FILE", "SavedStream", "restore_collections", "restore_windows", "save_windows"]
 
 log = logging.getLogger(__name__)
 FILE = "gateway.window"
 VERSION = 1
+_COLLECTION = b'{"collection":'
+"""How the recipe of a stream over an external collection begins."""
 
 
 class SavedStream(msgspec.Struct, array_like=True, kw_only=True):
@@ -108,12 +114,18 @@ def _saved_stream(stream: Stream, now: float) -> SavedStream:
         actor=stream.actor,
         recipe=stream.recipe,
         bound_to=stream.bound_to,
-        position=stream.feed.position if isinstance(stream, WatchStream) else 0,
+        position=_position(stream),
         lost_until=stream.history.lost_until,
         last_seq=stream.history.last_seq,
         seconds_left=stream.promised_until - now,
         events=[(event.seq, event.tail, now - event.at) for event in stream.history.events],
     )
+
+
+def _position(stream: Stream) -> int:
+    if isinstance(stream, WatchStream):
+        return stream.feed.position
+    return stream.position if isinstance(stream, CollectionStream) else 0
 
 
 def restore_windows(path: Path, broker: Broker) -> int:
@@ -141,6 +153,9 @@ def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
     now = broker.clock.monotonic()
     made: list[tuple[Stream, SavedStream]] = []
     for each in sorted(saved.streams, key=lambda s: s.seconds_left):
+        if each.recipe.startswith(_COLLECTION):
+            broker.left_behind.append((desk, each, now - away))
+            continue
         if each.seconds_left <= away:
             continue
         try:
@@ -162,6 +177,30 @@ def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
     for stream, _ in made:
         broker.linger(stream)
     return len(made)
+
+
+def restore_collections(broker: Broker) -> int:
+    """Take up streams over external collections, before any client comes; how many."""
+    waiting, broker.left_behind = broker.left_behind, []
+    made: dict[tuple[Desk, float], list[tuple[Stream, SavedStream]]] = {}
+    now = broker.clock.monotonic()
+    for desk, each, then in waiting:
+        if each.seconds_left <= now - then:
+            continue
+        left = msgspec.json.decode(each.recipe, type=dict[str, LeftStream])["collection"]
+        try:
+            stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
+        except VedetteError as error:  # its actor is gone, or is shown something else
+            log.info("A stream cannot be restored: %s", error, extra={"action": "window.not_restored"})
+            continue
+        stream.bound_to = each.bound_to
+        stream.promised_until = stream.linger_until = then + each.seconds_left
+        made.setdefault((desk, then), []).append((stream, each))
+    for (desk, then), streams in made.items():
+        _refill(desk, streams, then)
+        for each_stream, _ in streams:
+            broker.linger(each_stream)
+    return sum(map(len, made.values()))
 
 
 def _make(broker: Broker, desk: Desk, saved: SavedStream) -> Stream | None:

@@ -87,8 +87,7 @@ class QdrantVectors:
         before = self._extent(collection, file.path)
         points = list(self._points(collection, file))
         if count == 1 and before <= 1:  # one write, which is there or not
-            with self._reaching():
-                self._client.batch_update_points(collection, [self._put(points)], wait=True)
+            self._do(collection, [self._put(points)])
             return
         pledge = models.PointStruct(
             id=points[0].id,
@@ -101,16 +100,13 @@ class QdrantVectors:
         if before > count:
             steps.append(self._drop(collection, file.path, range(count, before)))
         steps.append(self._put(points[:1]))
-        with self._reaching():
-            self._client.batch_update_points(collection, steps, wait=True)
+        self._do(collection, steps)
 
     def remove(self, collection: str, path: str) -> None:
         before = self._extent(collection, path)
         steps = [self._drop(collection, path, range(1, before))] if before > 1 else []
         if before:
-            with self._reaching():
-                steps.append(self._drop(collection, path, range(1)))
-                self._client.batch_update_points(collection, steps, wait=True)
+            self._do(collection, [*steps, self._drop(collection, path, range(1))])
 
     def flush(self) -> None:
         with self._reaching():
@@ -185,6 +181,18 @@ class QdrantVectors:
             }
             id = _id(collection, file.path, number)
             yield self._models.PointStruct(id=id, vector=file.vectors[number].tolist(), payload=payload)
+
+    def _do(self, collection: str, steps: Sequence[Any]) -> None:
+        """In this order. A server is asked once; local mode for each, for of several it checks every point twice."""
+        with self._reaching():
+            if self._lock is None:
+                self._client.batch_update_points(collection, steps, wait=True)
+                return
+            for step in steps:
+                if isinstance(step, self._models.UpsertOperation):
+                    self._client.upsert(collection, step.upsert.points, wait=True)
+                else:
+                    self._client.delete(collection, step.delete, wait=True)
 
     def _put(self, points: list[Any]) -> Any:
         return self._models.UpsertOperation(upsert=self._models.PointsList(points=points))

@@ -60,8 +60,10 @@ class QueueImages:
             self._table.replace_all(images)
             self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
 
-    def record(self, changes: Iterable[tuple[TaskImage | None, TaskImage | None]]) -> None:
+    def record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
         """Before ▸ after."""
+        if not changes:
+            return
         with self._changed:
             for before, after in changes:
                 self._count(before, -1)

@@ -11,6 +11,7 @@ from threading import Thread
 from vedette.clock import Clock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.reader import QuickRetries, SourceCare, SourceReader, run_reader
 from vedette.sources.records import Source
 
@@ -43,7 +44,7 @@ KINDS: dict[str, Callable[[Source, CollectionJournal, Clock], SourceReader]] = {
     "graph": _graph,
 }
 _OPTIONS = {
-    "mongodb": {"database", "collections", "pre_images"},
+    "mongodb": {"database", "collections", "pre_images", "resume_after"},
     "postgres": {"tables", "slot"},
     "graph": set[str](),
 }
@@ -65,6 +66,8 @@ def check_source(source: Source) -> None:
             raise _invalid(f"{source.kind} has no option {name!r}; it has {', '.join(sorted(allowed))}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise _invalid(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
+        if name == "resume_after":
+            resume_tokens(value)
 
 
 def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:

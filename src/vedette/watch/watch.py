@@ -163,7 +163,8 @@ class Watch:
         else:
             entry = Entry(position, sequence, tick, delta, 0, 0, now_ms)
             limit = options.buffer
-        outcome = buffer.offer(entry, limit, options.on_full)
+        unread = options.on_full == "block" and self.owner is None  # a trigger waits for nobody
+        outcome = buffer.offer(entry, limit, "drop" if unread else options.on_full)
         if options.deliver_on == "tick" and outcome is not Outcome.OVERFLOW:
             snapshot = delta.type == "initial" and delta.window is None
             buffer.held += not snapshot  # it answers the one who made the watch

@@ -14,6 +14,7 @@ import pytest
 import vedette
 from tests.engine import FULL, Disk, opened_on
 from vedette.clock import SystemClock
+from vedette.engine.feed import WatchFeed
 from vedette.testing import ManualClock
 
 HUGE = "999999999d"
@@ -346,3 +347,71 @@ def test_a_watch_that_cannot_begin_leaves_nothing_behind(
     assert not watching.by_session.get(s.id)
     assert not watching.consuming.destinations
     assert not watching.hub.shapes
+
+
+# --- who holds up the others ------------------------------------------------------------------------------------
+
+
+def held_up(s: vedette.Session) -> bool:
+    return code_of("SPAWN t: Task {}", s) == "E8005"
+
+
+def filled(s: vedette.Session, reader: vedette.Session, more: str) -> vedette.WatchHandle:
+    handle = reader.watch(
+        f"w = WATCH t: Task [on_full: block, buffer: 2, initial: none{more}] RETURN t.title"
+    )
+    assert not held_up(s)
+    assert not held_up(s)
+    assert held_up(s)
+    return handle
+
+
+def test_a_reader_that_is_gone_holds_nobody_up(db: vedette.Vedette, s: vedette.Session) -> None:
+    reader = db.session()
+    filled(s, reader, ", delivery: reliable")
+    reader.close()
+    assert not held_up(s)
+    assert not held_up(s)
+    again = db.session().attach("w")
+    assert len([*again.poll(), *again.poll()]) == 4
+
+
+def test_nor_does_it_after_a_restart(tmp_path: Path) -> None:
+    settings = vedette.Settings(block_timeout_seconds=0.05)
+    with vedette.open(tmp_path, settings=settings, environment={}) as db:
+        db.define(ONTOLOGY)
+        filled(db.session(), db.session(), ", delivery: reliable")
+    with vedette.open(tmp_path, settings=settings, environment={}) as db:
+        assert not held_up(db.session())
+        again = db.session().attach("w")
+        assert len([*again.poll(), *again.poll()]) == 3
+
+
+def test_a_trigger_that_nobody_reads_drops_what_it_would_tell(
+    db: vedette.Vedette, s: vedette.Session
+) -> None:
+    reader = db.session()
+    text = 'ON MATCH DO SPAWN n: Note { text = "n" } RETURN t.title'
+    reader.execute(f"w = WATCH t: Task [on_full: block, buffer: 2, initial: none] {text}")
+    reader.close()
+    for _ in range(9):
+        assert not held_up(s)
+    again = db.session().attach("w")
+    assert [(event.position, event.dropped) for event in again.poll()] == [(8, 7), (9, 0)]
+    assert s.execute("MATCH n: Note RETURN COUNT(*)").rows == [(9,)]
+
+
+@pytest.mark.parametrize("options", ["[buffer: 3]", "[on_full: drop]"])
+def test_a_buffer_that_grows_or_drops_holds_nobody_up(
+    db: vedette.Vedette, s: vedette.Session, options: str
+) -> None:
+    handle = filled(s, db.session(), "")
+    handle.alter(options)
+    assert not held_up(s)
+
+
+def test_a_server_that_reads_lets_the_writers_go_on(db: vedette.Vedette, s: vedette.Session) -> None:
+    reader = db.session()
+    handle = filled(s, reader, ", delivery: reliable")
+    assert len(WatchFeed(reader, handle).take()) == 2
+    assert not held_up(s)

@@ -496,3 +496,4 @@ def test_matches_that_waited_for_a_paused_trigger_under_another_filter_are_acted
     acted = db.session().execute("MATCH n: Note RETURN n.text").rows
     errors = [(error.code, error.fields["dropped"]) for error in again.errors()]
     assert (acted, errors) == (([("waits",)], []) if resumed else ([], [("E8005", 1)]))
+    assert lives.die().session().attach("w").errors() == []

@@ -101,3 +101,17 @@ def test_a_reactor_whose_watch_was_taken_ends_and_calls_nobody(db: Vedette):
         assert titles(taken.poll()) == ["a"]
     reactor.close()
     assert not called
+
+
+def test_an_event_that_is_told_again_is_one_node_and_was_handed_out_twice(db: Vedette):
+    with db.session() as one, db.session() as two:
+        former = one.watch(INBOX)
+        spawn(db, "a")
+        assert titles(former.poll()) == ["a"]
+        present = two.attach("inbox")
+        nodes = "MATCH _watch_event(w, e) AS x RETURN x.position"
+        assert two.execute(nodes).rows == [(1,)]
+        assert titles(present.poll()) == ["a"]
+        assert two.execute(nodes).rows == [(1,)]
+        counters = "MATCH w: _Watch RETURN w.events_delivered, w.events_pending"
+        assert two.execute(counters).rows == [(2, 0)]

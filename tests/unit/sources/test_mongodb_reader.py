@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
@@ -17,6 +18,7 @@ from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.sources.images import decode_image
 from vedette.sources.journal import open_journal
+from vedette.sources.keeper import check_source
 from vedette.sources.mongodb.reader import MongodbReader
 from vedette.sources.mongodb.reading import key_of, plain, read_event
 from vedette.sources.records import Source
@@ -100,6 +102,37 @@ def test_another_reader_goes_on_where_the_first_was(shop: Shop):
     drained(again)
     assert [change[:2] for change in shop.changes(last)] == [("create", "3"), ("delete", "1")]
     assert set(shop.state()) == {"2", "3"}
+
+
+def test_a_source_may_begin_after_a_token(shop: Shop, tmp_path: Path):
+    """Where somebody else has stopped: without a scan, and only the first time."""
+    reader = shop.reader()
+    reader.begin(scan=False)
+    shop.db["orders"].insert_one({"_id": 2})
+    drained(reader)
+    token = json.loads(shop.journal.token("shop") or "")["orders"]["token"]
+    shop.db["orders"].insert_one({"_id": 3})
+    (tmp_path / "other").mkdir()
+    other = open_journal(tmp_path / "other")
+    options = {"database": shop.name, "resume_after": json.dumps({"orders": token})}
+    source = Source(name="shop", kind="mongodb", address=shop.source.address, options=options)
+    check_source(source)
+    other.add_source(source)
+    again = MongodbReader(source, other, SystemClock())
+    again.begin(scan=True)
+    drained(again)
+    assert [row.key for row in other.read(0, other.last_offset())] == ["3"]
+    again.begin(scan=True)  # a gap is bridged as ever
+    assert {row.key for row in other.read(0, other.last_offset())} == {"1", "2", "3"}
+    again.close()
+    other.close()
+
+
+@pytest.mark.parametrize("text", ["82", "[]", '{"orders": "8263"}', "{"])
+def test_a_token_that_is_none_is_refused(text: str):
+    source = Source(name="shop", kind="mongodb", address="mongodb://x/shop", options={"resume_after": text})
+    with pytest.raises(SourceError, match="E6101"):
+        check_source(source)
 
 
 def test_what_the_journal_missed_is_bridged_by_a_scan(shop: Shop):

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Event
 
 import pytest
 
 from vedette.clock import SystemClock
+from vedette.sources.files import watcher
 from vedette.sources.files.folder import Folder
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
@@ -148,6 +149,30 @@ def test_what_is_refused_is_offered_again(setting: Setting) -> None:
     (setting.root / "a").write_text("1")
     setting.settle()
     assert refused.count("a") >= 10
+
+
+def test_those_who_wait_are_not_all_looked_at_time_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "FEW", 5)
+    made = Setting(tmp_path, None)
+    made.replica.wait(lambda: made.replica.scans > 0)
+    sizes, real, has_room = list[int](), made.replica.take, Event()
+
+    def take(changes: Sequence[FileChange]) -> Collection[FileChange]:
+        sizes.append(len(changes))
+        return real(changes) if has_room.is_set() else ()
+
+    made.replica.take = take  # type: ignore[method-assign]
+    for number in range(100):
+        (made.root / str(number)).write_text("1")
+    made.replica.wait(lambda: len(sizes) > 6)
+    refused = sizes[1:7]
+    has_room.set()
+    made.settle()
+    made.stop()
+    assert max(refused) <= 5
+    assert max(sizes[7:]) > 5, "when all are taken, more are asked for"
 
 
 def test_a_restart_tells_what_happened_meanwhile(setting: Setting) -> None:

@@ -183,7 +183,7 @@ export class Session {
   }
 
   #subscribe(asked) {
-    const watch = new Watch(`s${++this.#lastId}`, asked, (operation) => this.#manage(watch, operation));
+    const watch = new Watch(`s${++this.#lastId}`, asked, (operation, seq) => this.#manage(watch, operation, seq));
     this.#watches.set(watch.id, watch);
     if (this.#failure) watch.end(this.#failure);
     else if (this.#open) this.#establish(watch);
@@ -195,8 +195,10 @@ export class Session {
     this.#send({ type, id: watch.id, payload });
   }
 
-  #manage(watch, operation) {
-    if (operation === "close") {
+  #manage(watch, operation, seq) {
+    if (operation === "ack") {
+      if (this.#open) this.#send({ type: "ack", payload: { subId: watch.id, seq } });
+    } else if (operation === "close") {
       this.#watches.delete(watch.id);
       if (this.#open) this.#send({ type: "unsubscribe", id: `r${++this.#lastId}`, payload: { id: watch.id } });
     } else if (this.#open) {
@@ -220,6 +222,10 @@ export class Session {
   }
 
   #introduced({ type, payload }) {
+    if (type === "error" && payload.retryable) {
+      this.#socket.close(1000); // and comes back
+      return;
+    }
     if (type === "error") {
       this.#giveUp(new VedetteError(payload));
       this.#socket.close(1000);
@@ -250,7 +256,7 @@ export class Session {
       const watch = this.#watches.get(sub);
       if (!watch) continue;
       if (status === "resync-required") {
-        setTimeout(() => this.#open && this.#watches.has(sub) && this.#establish(watch), Math.random() * 500);
+        this.#establishLater(watch);
       } else if (status === "ended") {
         this.#watches.delete(sub);
         watch.end(errors.length ? new VedetteError(errors[0]) : undefined);
@@ -260,12 +266,23 @@ export class Session {
 
   #refused(id, payload) {
     const watch = this.#watches.get(id);
+    if (payload.retryable) {
+      this.#establishLater(watch);
+      return;
+    }
     this.#watches.delete(id);
     watch.end(new VedetteError(payload));
   }
+
+  #establishLater(watch) {
+    setTimeout(() => this.#open && this.#watches.has(watch.id) && this.#establish(watch), Math.random() * 500);
+  }
 }
 
-/** One subscription. Events wait here until they are taken; too many, and the server is asked to hold them back. */
+/**
+ * One subscription. Events wait here until they are taken; too many, and the server is asked to hold them back. Asking for
+ * the next event of a reliable watch confirms the one before.
+ */
 export class Watch {
   #asked;
   #manage;
@@ -275,8 +292,11 @@ export class Watch {
   #taker = null;
   #ended = false;
   #error = null;
-  #told = false;
   #paused = false;
+  #standing = false;
+  #anew = null; // why it begins anew, to be said when it stands again; "": there is nothing to say
+  #reliable = null; // { handle, seqs: position ▸ seq of what is not confirmed, confirmed: positions that are }
+  #credited = false; // the server sends only so much that is not confirmed
 
   constructor(id, asked, manage) {
     this.id = id;
@@ -290,6 +310,7 @@ export class Watch {
 
   /** The next event; null when the watch has ended. Throws what the server refused it with. */
   next() {
+    this.#confirm();
     if (this.#events.length) return Promise.resolve(this.#take());
     if (this.#error) return Promise.reject(this.#error);
     if (this.#ended) return Promise.resolve(null);
@@ -301,8 +322,22 @@ export class Watch {
     this.#manage("close");
   }
 
+  #confirm() {
+    const position = this.#reliable?.taken;
+    if (position === undefined) return;
+    this.#reliable.taken = undefined;
+    this.#reliable.confirmed.add(position);
+    if (this.#reliable.confirmed.size > MOST_WAITING) {
+      this.#reliable.confirmed.delete(this.#reliable.confirmed.values().next().value);
+    }
+    const seq = this.#reliable.seqs.get(position);
+    this.#reliable.seqs.delete(position);
+    if (seq !== undefined) this.#manage("ack", seq);
+  }
+
   #take() {
     const event = this.#events.shift();
+    if (this.#reliable?.seqs.has(event.position)) this.#reliable.taken = event.position;
     if (this.#paused && this.#events.length < MOST_WAITING / 5) {
       this.#paused = false;
       this.#manage("resume");
@@ -311,19 +346,19 @@ export class Watch {
   }
 
   #put(event) {
-    this.#told = true;
     this.#events.push(event);
     if (this.#taker) {
       const taker = this.#taker;
       this.#taker = null;
       taker.resolve(this.#take());
-    } else if (this.#events.length >= MOST_WAITING && !this.#paused) {
+    } else if (this.#events.length >= MOST_WAITING && !this.#paused && !this.#credited) {
       this.#paused = true;
       this.#manage("pause");
     }
   }
 
   request() {
+    if (this.#reliable) return { type: "subscribe", payload: { attach: this.#reliable.handle } };
     if (this.#token === null) return { type: "subscribe", payload: this.#asked };
     return { type: "resume", payload: { token: this.#token, lastSeq: Object.fromEntries(this.#chain) } };
   }
@@ -332,21 +367,45 @@ export class Watch {
     this.#paused = false;
     this.#chain.set(0, payload.seq);
     this.#token = payload.resumeToken ?? this.#token;
+    this.#credited = payload.mode === "consume" || payload.delivery === "reliable";
+    if (payload.delivery === "reliable" && payload.mode === "watch") {
+      this.#reliable ??= { handle: payload.handle, seqs: new Map(), confirmed: new Set(), taken: undefined };
+    }
+    // A watch of one's own ended with the connection before, unless it lasts.
+    const lost = this.#standing && !this.#reliable && payload.mode !== "consume" ? "connection" : "";
+    const reason = this.#anew ?? lost;
+    this.#standing = true;
+    this.#anew = null;
+    if (reason) this.#put({ type: "resync", reason });
   }
 
   beginAnew(reason) {
     this.#token = null;
     this.#chain.clear();
-    if (this.#told) this.#put({ type: "resync", reason });
+    this.#anew = reason === "snapshot" ? (this.#anew ?? "") : reason;
   }
 
   arrived(message) {
     const link = follow(this.#chain, message);
     if (link === "next") {
       this.#token = message.resumeToken ?? this.#token;
+      if (this.#repeated(message)) return "repeat";
       this.#put(message.payload ?? { ...message.delta, match: message.delta.document });
     }
     return link;
+  }
+
+  /** Whether a reliable event was here before the line broke; if it was confirmed then, say so again. */
+  #repeated({ seq, payload }) {
+    const position = payload?.position;
+    if (!this.#reliable || position === undefined || payload.delivery_id) return false;
+    if (this.#reliable.confirmed.has(position)) {
+      this.#manage("ack", seq);
+      return true;
+    }
+    const known = this.#reliable.seqs.has(position);
+    this.#reliable.seqs.set(position, seq);
+    return known;
   }
 
   snapshot(payload) {

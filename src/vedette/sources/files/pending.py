@@ -8,6 +8,8 @@ everything.
 
 from __future__ import annotations
 
+from itertools import islice
+
 __all__ = ["MOST_PATHS", "PendingPaths"]
 
 MOST_PATHS = 50_000
@@ -50,12 +52,12 @@ class PendingPaths:
         first, _ = self._rescan or (now, now)
         self._rescan = (first, now)
 
-    def due(self, now: float, stretch: float = 1.0) -> list[str]:
-        """Takes out the paths whose time has come. `stretch`: of all waits, under load."""
+    def due(self, now: float, stretch: float = 1.0, most: int = MOST_PATHS) -> list[str]:
+        """Takes out the paths whose time has come, the first of them. `stretch`: of all waits, under load."""
         debounce = self._debounce * stretch
         settle = min(SETTLE_SECONDS, self._debounce) * stretch
         self._forget_quiet(now - debounce)
-        ready = [
+        due = (
             path
             for path, times in self._times.items()
             if (
@@ -63,7 +65,8 @@ class PendingPaths:
                 if path in self._looked
                 else _is_due(times, now, settle, debounce)
             )
-        ]
+        )
+        ready = list(islice(due, most))
         for path in ready:
             del self._times[path]
             self._looked.pop(path, None)

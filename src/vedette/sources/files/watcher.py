@@ -22,7 +22,7 @@ from typing import Protocol
 
 from vedette.clock import Clock
 from vedette.sources.files.folder import Folder, Look
-from vedette.sources.files.pending import PendingPaths
+from vedette.sources.files.pending import MOST_PATHS, PendingPaths
 from vedette.sources.files.stamps import FileChange
 
 __all__ = ["FolderListener", "FolderWatcher", "WatcherTiming", "polling_reason"]
@@ -30,6 +30,10 @@ __all__ = ["FolderListener", "FolderWatcher", "WatcherTiming", "polling_reason"]
 log = logging.getLogger(__name__)
 
 BURST = 1_000
+FEW = 500
+"""Paths that are looked at together after some were not taken; twice as many each time that all are."""
+SCAN_SHARE = 0.05
+"""Of the time may go into scans while nobody takes what they find."""
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p afs ceph cifs davfs fuse.rclone fuse.sshfs glusterfs lustre nfs nfs4 smb3 smbfs vboxsf".split()
 )
@@ -87,6 +91,12 @@ class FolderWatcher:
         self._pending = PendingPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
+        self._scan_seconds = 0.0
+        """What the last one took."""
+        self._appetite = MOST_PATHS
+        """Paths that are looked at together: to look at all who wait, every time, would cost more than the work."""
+        self._look_again_at = 0.0
+        """Some were not taken: until then nobody is asked."""
         self._down = False
         self._identity: tuple[int, int] | None = None
         self._asked = Event()
@@ -180,12 +190,14 @@ class FolderWatcher:
 
     def _hear(self, paths: Collection[str]) -> bool:
         """Note what was told; whether it was about the root itself."""
+        if not paths:
+            return False
         now = self._clock.monotonic()
         relatives = self._folder.relatives(paths)
         for path in relatives:
             if path and self._might_matter(path):
                 self._pending.note(path, now)
-        if len(paths) >= BURST or (self._pending.rescan_wanted and paths):
+        if len(paths) >= BURST or self._pending.rescan_wanted:
             self._pending.want_rescan(now)
         return "" in relatives
 
@@ -200,18 +212,25 @@ class FolderWatcher:
         now, stretch = self._clock.monotonic(), self._stretch()
         pause = self._timing.retry_seconds if self._down else scan_seconds * stretch
         due = self._last_scan is None or now - self._last_scan >= pause
-        if self._asked.is_set() or due or self._pending.take_rescan(now, stretch):
+        if self._asked.is_set() or due or (self._may_rescan(now) and self._pending.take_rescan(now, stretch)):
             return self._reconcile()
-        paths = self._pending.due(now, stretch)
-        if paths:
-            self._tell(self._folder.look(paths))
+        if now >= self._look_again_at:
+            paths = self._pending.due(now, stretch, self._appetite)
+            if paths:
+                self._tell(self._folder.look(paths))
         return True
+
+    def _may_rescan(self, now: float) -> bool:
+        """While nobody takes what is found, the next scan would find the same."""
+        refused = self._appetite < MOST_PATHS and self._last_scan is not None
+        return not refused or now - (self._last_scan or 0.0) >= self._scan_seconds / SCAN_SHARE
 
     def _reconcile(self) -> bool:
         """Compare everything. False when the folder has to be taken up again."""
         self._asked.clear()
         began_at, began = self._clock.now(), self._clock.monotonic()
         look = self._folder.reconcile()
+        self._scan_seconds = self._clock.monotonic() - began
         self._tell(look)
         self._last_scan, self._down = began, look.down is not None
         if not self._down:
@@ -219,22 +238,29 @@ class FolderWatcher:
         return self._folder.identity() == self._identity
 
     def _tell(self, look: Look) -> None:
-        """Offer the changes; what is not taken waits."""
         self._listener.availability(look.down, sorted(look.unreadable.items()))
         now = self._clock.monotonic()
-        later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
         if look.changes:
-            self._folder.announce(look.changes)
-            taken = self._listener.take(look.changes)
-            self._folder.confirm(taken)
-            paths = {change.path for change in taken}
-            for change in look.changes:
-                if change.path not in paths:
-                    self._pending.note(change.path, later)
-                    if change.old_path is not None:
-                        self._pending.note(change.old_path, later)
+            self._offer(look.changes, now)
         for path in look.unsettled:
             self._pending.note(path, now)
+
+    def _offer(self, changes: Sequence[FileChange], now: float) -> None:
+        """What is not taken waits."""
+        self._folder.announce(changes)
+        taken = self._listener.take(changes)
+        self._folder.confirm(taken)
+        if len(taken) == len(changes):
+            self._appetite, self._look_again_at = min(2 * self._appetite, MOST_PATHS), 0.0
+            return
+        self._appetite, self._look_again_at = FEW, now + self._timing.retry_seconds
+        later = now - self._timing.debounce_seconds * self._stretch() + self._timing.retry_seconds
+        paths = {change.path for change in taken}
+        for change in changes:
+            if change.path not in paths:
+                self._pending.note(change.path, later)
+                if change.old_path is not None:
+                    self._pending.note(change.old_path, later)
 
 
 def polling_reason(root: Path) -> str | None:

@@ -24,6 +24,7 @@ from vedette.clock import Clock
 from vedette.errors import SourceError
 from vedette.sources.journal import CollectionJournal
 from vedette.sources.mongodb.reading import ChangeRead, key_of, plain, read_event
+from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
 from vedette.sources.records import Source, SourceEvent
 from vedette.values import timestamp_to_ms
@@ -43,12 +44,14 @@ _SERVER_SECONDS = 10
 class MongodbReader:
     """Options of the source: `database` (or in the address), `collections` (comma-separated; default all),
 
-    `pre_images: true` to ask the server for images of before a change, where it keeps them.
+    `pre_images: true` to ask the server for images of before a change, where it keeps them, `resume_after` to begin
+    after events that somebody else has read.
     """
 
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
         self._chosen = [c.strip() for c in source.options.get("collections", "").split(",") if c.strip()]
+        self._tokens = resume_tokens(source.options.get("resume_after", ""))
         self._streams: dict[str, CollectionChangeStream[Any]] = {}
         self._places: dict[str, Any] = {}
         self._look_again = 0.0
@@ -78,7 +81,13 @@ class MongodbReader:
         self._close_streams()
         with _reaching():
             names = self._names()
-            self._places = {name: self._begin_collection(name, scan=scan) for name in names}
+            known = self._tokens if self._journal.token(self._source.name) is None else {}
+            self._places = {
+                name: self._given_place(known[name])
+                if name in known
+                else self._begin_collection(name, scan=scan)
+                for name in names
+            }
         self._journal.append(self._source.name, [], json.dumps(self._places))
 
     def _names(self) -> list[str]:
@@ -92,6 +101,10 @@ class MongodbReader:
             append_scan(self._journal, self._source.name, documents, [self._collection(name)], self._now())
         end = self._server_time()
         return {"at": [start.time, start.inc], "scanned": [end.time, end.inc] if scan else [0, 0]}
+
+    def _given_place(self, token: dict[str, Any]) -> dict[str, Any]:
+        now = self._server_time()
+        return {"at": [now.time, now.inc], "scanned": [0, 0], "token": token}
 
     def _server_time(self) -> bson.Timestamp:
         """The server's time of its log; a server that does not tell is asked with ours."""

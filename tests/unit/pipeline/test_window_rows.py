@@ -1,0 +1,196 @@
+"""Windows without Spark: ranges of a journal ▸ rows ▸ the state of each subscription, as Spark would group them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.state import GroupState
+
+from vedette.clock import SystemClock
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.datasource import JournalStream
+from vedette.pipeline.kept_open import close_kept
+from vedette.pipeline.windows import fold, window_rows
+from vedette.policy.collections import SightRule
+from vedette.sources.images import decode_image, encode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source, SourceEvent
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+
+ORDERS, RETURNS = "shop::orders", "shop::returns"
+
+
+class HeldState:
+    """Spark's state of one group."""
+
+    def __init__(self) -> None:
+        self.get: tuple[Any, ...] = ()
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.get)
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.get = value
+
+    def remove(self) -> None:
+        self.get = ()
+
+
+class Windows:
+    def __init__(self, home: Path) -> None:
+        self.journal = open_journal(home)
+        self.journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=2))
+        self.registry = SubscriptionRegistry(home)
+        self.registry.join("g", "here:1", 3600)
+        self.compactor = Compactor(self.registry, home / "index")
+        self.context = PipelineContext(
+            journal=self.journal.address, registry=self.registry.address, index=home / "index"
+        )
+        options = {
+            "journal": self.journal.address,
+            "index": str(home / "index"),
+            "start": "0",
+            "shares": "1",
+            "windows": "0",
+        }
+        self.stream = JournalStream(options)
+        self.offset = self.stream.initialOffset()
+        self.states: dict[int, HeldState] = {}
+        self.told: dict[int, list[dict[str, Any]]] = {}
+        self.written = 0
+
+    def write(self, collection: str, *documents: tuple[str, dict[str, Any] | None]) -> None:
+        now = int(SystemClock().now().timestamp() * 1000)
+        events = []
+        for key, document in documents:
+            self.written += 1
+            image = None if document is None else encode_image(document)
+            events.append(
+                SourceEvent(
+                    event_id=str(self.written), collection=collection, key=key, after=image, time_ms=now
+                )
+            )
+        self.journal.append("shop", events, None)
+
+    def watch(self, text: str, *names: str, sight: tuple[SightRule, ...] | None = None) -> list[int]:
+        union = text if len(names) > 1 else ""
+        form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
+        boundary = self.journal.last_offset()
+        wishes = [
+            SubscriptionRequest(
+                id=f"{self.registry.count()} {name}",
+                tenant="default",
+                collection=name,
+                boundary=boundary,
+                form=form,
+            )
+            for name in names
+        ]
+        numbers = self.registry.register("g", wishes, 3600)
+        self.compactor.publish()
+        return list(numbers)
+
+    def step(self) -> None:
+        end = self.stream.latestOffset(self.offset, self.stream.getDefaultReadLimit())
+        if end == self.offset:
+            return
+        for part in self.stream.partitions(self.offset, end):
+            rows = pa.Table.from_batches(window_rows(self.context)(self.stream.read(part))).to_pandas()
+            for number, frame in rows.groupby("subscription"):
+                state = self.states.setdefault(number, HeldState())
+                for out in fold((number,), iter([frame]), cast(GroupState, state)):
+                    self._take(number, out)
+        self.offset = end
+
+    def _take(self, number: int, out: pd.DataFrame) -> None:
+        told = self.told.setdefault(number, [])
+        for row in out.to_dict("records"):
+            if row["position"]:
+                assert row["position"] == len(told) + 1
+                told.append(decode_image(row["payload"]))
+
+    def until(self, number: int, wanted: dict[str, Any]) -> None:
+        """Step until the latest row is this one; windows are short."""
+        for _ in range(400):
+            self.step()
+            for event in self.told.get(number, [])[-1:]:
+                if (event.get("match") or event["matches"][0]) == wanted:
+                    return
+        raise AssertionError(self.told.get(number, [])[-1:])
+
+
+@pytest.fixture
+def windows(tmp_path: Path) -> Iterator[Windows]:
+    windows = Windows(tmp_path)
+    yield windows
+    close_kept()
+    windows.registry.close()
+    windows.journal.close()
+
+
+def test_a_union_is_one_watch(windows: Windows):
+    windows.write(ORDERS, ("a", {"n": 1}), ("b", {"n": 2}))
+    windows.write(RETURNS, ("a", {"n": 10}))
+    text = (
+        f"WATCH o: {ORDERS} | {RETURNS} WHERE o.n > 0 [window: tumbling(50ms)] "
+        "RETURN COUNT(*) AS n, SUM(o.n) AS sum, COLLECT(o.n)[limit: 3] AS them"
+    )
+    leader, other = windows.watch(text, ORDERS, RETURNS)
+    windows.until(leader, {"n": 3, "sum": 13, "them": [1, 2, 10]})
+    windows.write(RETURNS, ("z", {"n": 20}))
+    windows.write(ORDERS, ("a", {"n": 0}))
+    windows.until(leader, {"n": 3, "sum": 32, "them": [2, 10, 20]})
+    windows.write(RETURNS, ("a", None))
+    windows.until(leader, {"n": 2, "sum": 22, "them": [2, 20]})
+    assert windows.told[leader][0]["type"] == "initial"
+    assert other not in windows.told
+    windows.registry.unregister("g", [f"0 {ORDERS}", f"0 {RETURNS}"])
+    windows.compactor.publish()
+    for _ in range(20):
+        windows.step()
+    assert not windows.states[leader].exists, "nothing is left of it"
+
+
+def test_windows_count_what_is_seen(windows: Windows):
+    """Hidden documents do not count, hidden values are null, and what changes there is no news."""
+    sight = (
+        SightRule(allow=True, attribute=None, variable="o", condition="o.owner = 1"),
+        SightRule(allow=False, attribute="n", variable="o", condition="o.locked"),
+    )
+    windows.write(
+        ORDERS,
+        ("a", {"n": 1, "owner": 1}),
+        ("b", {"n": 2, "owner": 2}),
+        ("c", {"n": 4, "owner": 1, "locked": True}),
+    )
+    counted = (
+        f"WATCH o: {ORDERS} [window: tumbling(50ms)] "
+        "RETURN COUNT(*) AS n, SUM(o.n) AS sum, COLLECT(o.n)[limit: 5] AS all"
+    )
+    listed = f"WATCH o: {ORDERS} [window: tumbling(50ms), initial: none] RETURN o.id, o.n"
+    (count,), (events,) = (
+        windows.watch(counted, ORDERS, sight=sight),
+        windows.watch(listed, ORDERS, sight=sight),
+    )
+    windows.until(count, {"n": 2, "sum": 1, "all": [1, None]})
+    windows.write(
+        ORDERS,
+        ("c", {"n": 5, "owner": 1, "locked": True}),  # hidden
+        ("b", {"n": 3, "owner": 2}),  # not there at all
+        ("d", {"n": 7, "owner": 1}),
+    )
+    windows.until(count, {"n": 3, "sum": 8, "all": [1, None, 7]})
+    windows.write(ORDERS, ("b", {"n": 3, "owner": 1}), ("c", {"n": 5, "owner": 1}))
+    windows.until(count, {"n": 4, "sum": 16, "all": [1, 3, 5, 7]})
+    told = [
+        (e["type"], e["match"]["o.id"], e["match"]["o.n"]) for w in windows.told[events] for e in w["events"]
+    ]
+    assert sorted(told) == [("added", "b", 3), ("added", "d", 7), ("changed", "c", 5)]
