@@ -271,7 +271,7 @@ def _noting_puts(made: Parts) -> dict[str, float]:
 
 def _is_found(made: Parts, words: str) -> bool:
     vector = made.embedder.embed([words])[0]
-    hits = made.store.search(COLLECTION, vector, made.embedder.name, 1)
+    hits = made.store.search(COLLECTION, vector, made.embedder.name, 5)  # 12 and 21 are the same digits to it
     return any(words in hit.text for hit in hits)
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from benchmarks.gateway.swarm import masked
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS
 from tests.gateway.test_http import get
@@ -21,6 +22,7 @@ from vedette.console import http, timely
 from vedette.console.metrics import metrics_text, service_figures
 from vedette.gateway import link
 from vedette.gateway import shell as shell_module
+from vedette.gateway import streams as streams_module
 from vedette.gateway.broker import Broker
 from vedette.gateway.close_codes import comes_back
 from vedette.gateway.engine_thread import EngineThread
@@ -267,6 +269,53 @@ def test_acks_of_a_client_that_is_busy_do_not_pile_up(wire: Wire):
     assert [trim.seq for trim in known.trims.values()] == [999]
     assert not known.queue
     known.busy = False
+
+
+def test_answers_that_nobody_takes_are_bounded(tmp_path: Path):
+    """No mark holds answers back: many large ones are asked for and none is read."""
+    limits = GatewayLimits(outbox_excess_bytes=4_000_000)
+    with Serving(tmp_path / "data", limits=limits) as server, dial(server.port) as line:
+        server.home.define("node Task { text: String }")
+        with server.home.session() as session:
+            session.execute("SPAWN t: Task { text = $text }", text="x" * 500_000)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        line.sendall((UPGRADE + "\r\n").encode())
+        line.recv(4_096)
+        line.sendall(masked({"type": "auth", "id": "a", "payload": {"database": "default"}}))
+        question = masked({"type": "execute", "payload": {"statement": "MATCH t: Task RETURN t.text"}})
+        line.sendall(question * 200)
+        most, board = 0, server.service.board
+        while not board.tally.closed:
+            most = max(most, server.on_loop(lambda: server.service.server.waiting_bytes))
+        assert most < limits.outbox_excess_bytes + 4 * 600_000
+        assert board.tally.closed == {4001: 1}
+
+
+@pytest.mark.parametrize("mode", ["delivery: reliable", "mode: consume"])
+def test_a_credit_of_many_large_events_is_bounded_in_bytes(
+    wire: Wire, mode: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(streams_module, "CREDIT_BYTES", 100_000)
+    client, writer = wire.client(), wire.client()
+    writer.define("node Task { n: Int, text: String }")
+    asked = {"watch": f"WATCH t: Task [{mode}] RETURN t.n, t.text", "prefetch": 5_000, "maxUnacked": 5_000}
+    client.send("subscribe", asked, id="s")
+    for n in range(100):
+        writer.execute("SPAWN t: Task { n = $n, text = $text }", n=n, text="x" * 10_000)
+    told: list[int] = []
+    while len(told) < 100:
+        events = [m["payload"] for m in client.all() if m["type"] == "event"]
+        events = [event for event in events if event["payload"]["type"] != "initial"]
+        assert 0 < len(events) <= 10 + streams_module.AT_ONCE, "so many, and then those that were confirmed"
+        for event in events:
+            told.append(event["payload"]["match"]["t.n"])
+            settled = (
+                {"deliveryId": event["payload"]["delivery_id"]}
+                if "consume" in mode
+                else {"seq": event["seq"]}
+            )
+            client.send("ack", settled)
+    assert told == list(range(100))
 
 
 def test_an_ack_of_another_partition_confirms_nothing(wire: Wire):

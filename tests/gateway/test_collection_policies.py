@@ -230,6 +230,21 @@ def test_rights_that_change_are_told_as_rows_that_come_and_go(office: Office):
     run(rights_change, office)
 
 
+async def beyond_documents(office: Office) -> None:
+    """A policy that no document can be judged by: better no watch than one that shows too much."""
+    office.write(("a", {"owner": office.ann, "price": 1, "region": "north"}))
+    async with office.as_(office.ann) as c:
+        watch = await c.watch(ORDERS).ready()
+        assert rows((await take(watch, 1))[0]) == {"a": 1}
+        office.database.define("policy odd: ON MATCH(x) DENY IF COUNT(m: Member WHERE m.team = x.team) > 9")
+        assert await watch.next(timeout=20) is None
+        assert [(error.code, error.fields) for error in watch.errors()] == [("E8001", {})]
+
+
+def test_a_policy_that_cannot_be_judged_ends_those_who_watch(office: Office):
+    run(beyond_documents, office)
+
+
 async def first_policy(office: Office) -> None:
     """Who watches already is bound by the first policy that is declared; the system context never is."""
     office.write(("a", {"owner": office.ann, "price": 1}), ("b", {"owner": office.bob, "price": 2}))

@@ -35,6 +35,7 @@ from vedette.pipeline.datasource import JournalStream, Offset
 from vedette.pipeline.ingest_frames import Complete, Deliver, Frame
 from vedette.pipeline.ingest_link import IngestLink
 from vedette.pipeline.kept_open import close_kept
+from vedette.pipeline.members import give_up
 from vedette.pipeline.topology import hot_path
 from vedette.sources.images import encode_image
 from vedette.sources.journal import open_journal
@@ -347,7 +348,7 @@ class Storm:
         for gateway in self.registry.gateways():
             for driver in self.drivers:
                 driver.lose()
-            self.registry.give_up(gateway.number)
+            give_up(self.registry.address, gateway.number)
 
     def bury(self) -> None:
         del self.drivers[:-1]

@@ -126,6 +126,20 @@ def test_a_small_window_refuses_or_is_exact(before: int, after: int, most: int):
     wire.close()
 
 
+@pytest.mark.parametrize("asked", [WATCH, FILTER], ids=["watch", "filter"])
+def test_another_stream_of_the_same_question_is_not_the_one_that_was_left(asked: dict[str, Any]):
+    """Nobody numbered what happened while nobody watched: the place alone does not show that something did."""
+    wire, writer = make()
+    client, token = start(wire, asked)
+    client.cut()
+    wire.advance(1_000)
+    write(writer, 1)
+    start(wire, asked)
+    _, ack = resume(wire, token)
+    assert (ack["status"], ack["reason"]) == ("resync-required", "window")
+    wire.close()
+
+
 def test_outcomes_are_kept_not_documents_matched_again():
     """Enter, update, leave and delete of what is gone by now are replayed as they were."""
     wire, writer = make()

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import encode
 from vedette.gateway.outbox import Outbox
 from vedette.gateway.parcel import Bundle, Parcel
@@ -26,11 +27,20 @@ class Bridge:
         self._outbox = outbox
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._connection = board.connect(self)
+        self._excess = 0
+        """Bytes that came since the outbox is clogged."""
         self.closed: tuple[int, str] | None = None
 
     # --- a sink for the connection ------------------------------------------------------------------------------
 
     def send(self, parcel: Parcel) -> None:
+        if self.closed is not None:
+            return
+        if self._outbox.clogged:
+            self._excess += len(parcel.message)
+            if self._excess > self._board.limits.outbox_excess_bytes:
+                self._connection.end(CloseCode.STUCK, "too much waits")
+                return
         self._messages.put_nowait(parcel.message)
         self._board.bridged_bytes += len(parcel.message)
         if self._outbox.add(len(parcel.message)):
@@ -55,6 +65,7 @@ class Bridge:
         if data is not None:
             self._board.bridged_bytes -= len(data)
             if self._outbox.drained(self._outbox.waiting - len(data)):
+                self._excess = 0
                 self._board.freed(self._connection)
         return data
 

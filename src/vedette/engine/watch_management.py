@@ -296,15 +296,14 @@ class WatchManagement:
         context = self._watching.own_context(watch, database.state.graph)
         if watch.shape.strategy in ("groups", "distinct"):
             self._watching.creation.start_counting(watch, context)
-        if watch.details.behind is not None:
-            self._watching.catching_up.skip_ahead(watch)
-            return
         told = Told(database.state.tick, database.state.sequence, timestamp_to_ms(database.clock.now()))
         kept, watch.details.result = watch.details.result, seen
         tell_anew(watch, context, told)
         if watch.shape.strategy != "reevaluated":
             watch.details.result = kept
         self._watching.settle(told, 0)
+        if watch.details.behind is not None:  # its actions were set off, its reader has a snapshot
+            self._watching.catching_up.skip_ahead(watch)
 
     def end_session(self, session: Session, *, lost: bool = False) -> None:
         """A session ends: its best-effort watches end with it; reliable ones and triggers go on without an owner."""

@@ -107,8 +107,7 @@ class Watching:
         """Now and then: whoever makes and ends watches of ever other statements must not fill the memory."""
         if len(self.compiled) <= self._most_compiled:
             return
-        live = (w for w in self.hub.watches.values() if w.status is not WatchStatus.CANCELLED)
-        used = {id(watch.shape) for watch in live}
+        used = {id(w.shape) for w in self.hub.watches.values() if w.status is not WatchStatus.CANCELLED}
         latest = next(reversed(self.compiled))  # somebody is about to have it
         self.compiled = {k: c for k, c in self.compiled.items() if id(c.shape) in used or k == latest}
         self._most_compiled = 2 * len(self.compiled) + _SPARE_SHAPES

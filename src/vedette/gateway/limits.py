@@ -34,6 +34,9 @@ class GatewayLimits:
     """How long a client may take nothing before it is cut off."""
     outbox_high_bytes: int = 1_048_576
     outbox_low_bytes: int = 262_144
+    outbox_excess_bytes: int = 67_108_864
+    """What no mark holds back (answers, deliveries within their credit) may come on top while a client takes nothing;
+    then it is cut off."""
     stream_outbox_bytes: int = 65_536
     """The high mark of a reader of server-sent events, beside the 64 KiB of its socket."""
     gateway_outbox_bytes: int = 268_435_456

@@ -66,6 +66,7 @@ class WebSocketShell(asyncio.Protocol):
         "_connection",
         "_deadline",
         "_descriptor",
+        "_excess",
         "_fragments",
         "_heard",
         "_most_bytes",
@@ -95,6 +96,8 @@ class WebSocketShell(asyncio.Protocol):
         """When it must have shown who it is."""
         self._closing_at: float | None = None
         self._stuck_at: float | None = None
+        self._excess = 0
+        """Bytes that were given to the transport since it takes no more."""
         self._sent_code: int | None = None
         self._heard = True
         self._pinged = 0
@@ -193,7 +196,7 @@ class WebSocketShell(asyncio.Protocol):
             self._transport.pause_reading()  # who does not listen is not heard
 
     def resume_writing(self) -> None:
-        self._stuck_at = None
+        self._stuck_at, self._excess = None, 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._connection is not None:
@@ -272,14 +275,20 @@ class WebSocketShell(asyncio.Protocol):
 
     def send(self, parcel: Parcel | Bundle) -> None:
         transport = self._transport
-        if transport is None or self._closing_at is not None:
+        if transport is None or self._closing_at is not None or transport.is_closing():
             return
         framed = parcel.framed
-        if self._descriptor >= 0 and not transport.get_write_buffer_size() and not transport.is_closing():
+        if self._descriptor >= 0 and not transport.get_write_buffer_size():
             framed = self._write_now(framed)
-        if framed:
-            transport.write(framed)
-            self._server.wrote(self)
+        if not framed:
+            return
+        if self._stuck_at is not None:
+            self._excess += len(framed)
+            if self._excess > self._server.board.limits.outbox_excess_bytes:
+                self._give_up(CloseCode.STUCK)
+                return
+        transport.write(framed)
+        self._server.wrote(self)
 
     def _write_now(self, framed: bytes) -> bytes:
         """Straight into the socket, which spares most of a transport's work; returns what did not fit."""

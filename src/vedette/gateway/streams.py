@@ -35,6 +35,12 @@ _canonical = msgspec.json.Encoder(order="sorted")
 """For checksums: keys sorted, no spaces."""
 
 
+CREDIT_BYTES = 32 * 1024 * 1024
+"""What may be out and not confirmed of a watch of one's own, beside its credit; one event always may."""
+AT_ONCE = 16
+"""Events that are taken between two looks at how many bytes they were."""
+
+
 class Stream:
     """One chain of events and who is told them."""
 
@@ -64,9 +70,8 @@ class Stream:
         """How to make it again after a restart (`window_file.py`), as JSON; None: it ends with this server."""
         self.bound_to: bytes | None = None
         """What its filter knows of whoever asked (`claims_hash`); None: the filter does not ask."""
-        began = (
-            desk.next_seq()
-        )  # a place of its own: tokens of a former stream with the same key do not reach it
+        # A place of its own: tokens of a former stream with the same key do not reach it.
+        began = desk.next_seq()
         self.history = StreamHistory(lost_until=began, last_seq=began)
         self.members = 0
         self.ports: dict[Port, int] = {}
@@ -136,7 +141,7 @@ class Stream:
 class WatchStream(Stream):
     """The events of one watch, as they are."""
 
-    __slots__ = ("_rung", "credit", "feed", "out", "owner", "shared")
+    __slots__ = ("_bytes", "_rung", "_sizes", "credit", "feed", "out", "owner", "shared")
 
     def __init__(
         self, desk: Desk, number: int, key: bytes | None, actor: str | None, feed: WatchFeed, *, shared: bool
@@ -148,6 +153,9 @@ class WatchStream(Stream):
         """The most events that are out and not confirmed; None: the window bounds them. 0: they are pulled."""
         self.out: deque[tuple[int, int]] | None = None
         """Of a reliable watch: seq and position of what is out."""
+        self._sizes: deque[int] | None = None
+        """Bytes of the events that were sent last, as many as are not confirmed; and all of them together."""
+        self._bytes = 0
         self.owner: tuple[Client, str] | None = None
         """Whose it is, when it is not shared, and by which name."""
         self._rung = False
@@ -164,13 +172,42 @@ class WatchStream(Stream):
         if self.credit is None:
             return [(self, *self.number_event(event)) for event in self.feed.take(None)]
         numbered: list[tuple[Stream, int, bytes]] = []
-        while (room := self.credit - self._unconfirmed) > 0 and (events := self.feed.take(room)):
-            numbered += [(self, *self.number_event(event)) for event in events]
+        while (room := self._room()) > 0 and (events := self.feed.take(min(room, AT_ONCE))):
+            for event in events:
+                seq, tail = self.number_event(event)
+                self._count(len(tail))
+                numbered.append((self, seq, tail))
         return numbered
 
+    def _count(self, size: int) -> None:
+        self._sizes = self._sizes if self._sizes is not None else deque()
+        self._sizes.append(size)
+        self._bytes += size
+
+    def _room(self) -> int:
+        """How many more events may go out: as the credit says, and not when too many bytes are not confirmed."""
+        assert self.credit is not None
+        out = self._unconfirmed
+        while (
+            self._sizes and len(self._sizes) > out
+        ):  # the oldest; deliveries end in any order, so about that
+            self._bytes -= self._sizes.popleft()
+        return self.credit - out if self._bytes < CREDIT_BYTES else 0
+
     def pull(self, limit: int | None) -> list[tuple[int, bytes]]:
-        """What is ready, for one who asks."""
-        return [self.number_event(event) for event in self.feed.take(limit)]
+        """What is ready, for one who asks; not more bytes at a time than may be out."""
+        if self.feed.options.mode == "consume":  # a share of the work, which is one poll's
+            return [self.number_event(event) for event in self.feed.take(limit)]
+        pulled: list[tuple[int, bytes]] = []
+        size = 0
+        while size < CREDIT_BYTES and (limit is None or len(pulled) < limit):
+            left = AT_ONCE if limit is None else min(AT_ONCE, limit - len(pulled))
+            events = [self.number_event(event) for event in self.feed.take(left)]
+            if not events:
+                break
+            pulled += events
+            size += sum(len(tail) for _, tail in events)
+        return pulled
 
     @property
     def _unconfirmed(self) -> int:

@@ -39,6 +39,7 @@ class _Members:
 
     def give_up(self, number: int) -> None:
         self._registry.give_up(number)
+        self.forget()
 
     def close(self) -> None:
         self._registry.close()

@@ -497,3 +497,18 @@ def test_matches_that_waited_for_a_paused_trigger_under_another_filter_are_acted
     errors = [(error.code, error.fields["dropped"]) for error in again.errors()]
     assert (acted, errors) == (([("waits",)], []) if resumed else ([], [("E8005", 1)]))
     assert lives.die().session().attach("w").errors() == []
+
+
+def test_another_filter_sets_off_actions_also_when_the_reader_is_behind(lives: Lives):
+    session = lives.db.session()
+    session.execute('SPAWN t: Task { title = "old", points = 9 }')
+    watch = session.watch(
+        "WATCH t: Task [delivery: reliable, buffer: 1, initial: none, filter: t.points < 5]"
+        " ON MATCH DO SPAWN n: Note { text = t.title } RETURN t.title"
+    )
+    session.execute('SPAWN t: Task { title = "one", points = 1 }')
+    session.execute('SPAWN t: Task { title = "two", points = 2 }')
+    watch.alter("[filter: t.points > 0]")
+    assert sorted(session.execute("MATCH n: Note RETURN n.text").rows) == [("old",), ("one",), ("two",)]
+    events = [*watch.poll(), *watch.poll()]
+    assert [row["t.title"] for row in events[-1].matches or ()] == ["old", "one", "two"]
