@@ -16,6 +16,8 @@ __all__ = ["Clock", "Due", "SystemClock", "system_random"]
 log = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 3600.0
 """A lock cannot wait for centuries; an appointment can."""
+_SPARE = 256
+"""So many appointments that were cancelled are no reason to look for them."""
 
 
 class Due(Protocol):
@@ -41,10 +43,10 @@ class Clock(Protocol):
 
 
 class _Appointment:
-    __slots__ = ("_bell", "callback", "due", "rank")
+    __slots__ = ("_clock", "callback", "due", "rank")
 
-    def __init__(self, due: float, rank: int, callback: Callable[[], object], bell: Condition) -> None:
-        self.due, self.rank, self._bell = due, rank, bell
+    def __init__(self, due: float, rank: int, callback: Callable[[], object], clock: SystemClock) -> None:
+        self.due, self.rank, self._clock = due, rank, clock
         self.callback: Callable[[], object] | None = callback
         """None when it was cancelled: who is not called any more is not held, either."""
 
@@ -52,9 +54,7 @@ class _Appointment:
         return (self.due, self.rank) < (other.due, other.rank)
 
     def cancel(self) -> None:
-        with self._bell:
-            self.callback = None
-            self._bell.notify()
+        self._clock.cancel(self)
 
 
 class SystemClock:
@@ -64,6 +64,8 @@ class SystemClock:
         self._bell = Condition()
         self._appointments: list[_Appointment] = []
         self._ranks = 0
+        self._cancelled = 0
+        """How many of the appointments, at most, nobody wants any more."""
         self._keeper: Thread | None = None
         self._present = (0, datetime.fromtimestamp(0, UTC))
         """The moment last asked for, in milliseconds and as it was answered: many ask within one."""
@@ -82,13 +84,25 @@ class SystemClock:
     def call_at(self, due: float, callback: Callable[[], object]) -> Due:
         with self._bell:
             self._ranks += 1
-            appointment = _Appointment(due, self._ranks, callback, self._bell)
+            appointment = _Appointment(due, self._ranks, callback, self)
             heapq.heappush(self._appointments, appointment)
             if self._keeper is None:
                 self._keeper = Thread(target=self._keep, name="vedette-clock", daemon=True)
                 self._keeper.start()
             self._bell.notify()
         return appointment
+
+    def cancel(self, appointment: _Appointment) -> None:
+        """Call nobody then. What was to be in a hundred years is not kept until then."""
+        with self._bell:
+            if appointment.callback is not None:
+                appointment.callback = None
+                self._cancelled += 1
+            if self._cancelled > _SPARE + len(self._appointments) // 2:
+                self._appointments = [each for each in self._appointments if each.callback is not None]
+                heapq.heapify(self._appointments)
+                self._cancelled = 0
+            self._bell.notify()
 
     def _keep(self) -> None:
         while (callback := self._next()) is not None:

@@ -2,7 +2,8 @@
 
 Reads `start`, then `kill` or `wait`. Lines: `ready` when all is opened, a number for the files that are done, `done`;
 after `kill` or `wait` `ended CODE`. The processes are forked from one that has loaded everything: what loading takes is
-no place to die at.
+no place to die at. That one has a single thread (hence OPENBLAS_NUM_THREADS=1): a fork copies no other, and what those
+hold would be held for ever.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 import qdrant_client  # noqa: F401 - loaded before the fork
@@ -37,15 +39,21 @@ def sync(data: Path) -> None:
     FolderRun("w", tables, seen, SystemClock(), ingestion).run(lambda done, total: print(done, flush=True))
     for each in (store, tables, seen):
         each.close()
-    print("done", flush=True)
 
 
 def main() -> None:
+    assert len(list(Path("/proc/self/task").iterdir())) == 1
     while sys.stdin.readline():
         child = os.fork()
         if not child:
-            sync(Path(sys.argv[1]))
-            return
+            code = 1
+            try:
+                sync(Path(sys.argv[1]))
+                code = 0
+            except Exception:
+                traceback.print_exc()
+            print("done", flush=True)
+            os._exit(code)
         if sys.stdin.readline() == "kill\n":
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)

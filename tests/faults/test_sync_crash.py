@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -28,7 +29,11 @@ class Runner:
 
     def __init__(self, data: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(RUNNER), str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(RUNNER), str(data)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
 
     def start(self) -> None:

@@ -156,14 +156,15 @@ class Follower:
 
     def cut(self) -> None:
         """What is on its way is lost from some place on."""
-        if self._client is None:
+        client = self._client
+        if client is None:
             return
-        received = self._client.mailbox.received
+        received = client.mailbox.received
         for _ in range(self._storm.chance.randint(0, len(received))):
             self._take(received.popleft())
-            if self._client is None:
+            if self._client is not client:
                 return
-        self._client.cut()
+        client.cut()
         self._client = None
 
     def read(self) -> None:

@@ -34,7 +34,7 @@ SINGLE = [story for story in STORIES if story.watches == "one element"]
 ENGINE_ONLY = (
     "an expression of the kind",  # now(), what is computed
     "an aggregate without a window",
-    "the aggregate COLLECT",
+    "COLLECT over an external collection needs a limit",
     "DISTINCT",
     "without the name of a collection",  # any
     "computed value in RETURN",

@@ -76,3 +76,15 @@ def test_an_appointment_may_make_the_next() -> None:
 
     clock.call_at(clock.monotonic(), lambda: again(0))
     assert [calls.get(timeout=PATIENCE) for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_appointments_that_were_cancelled_are_not_kept_until_their_day() -> None:
+    clock = SystemClock()
+    kept = clock.call_at(clock.monotonic() + 3600, lambda: None)
+    for _ in range(5000):
+        clock.call_at(clock.monotonic() + 1e9, lambda: None).cancel()
+    assert len(clock._appointments) < 1000
+    rung: SimpleQueue[str] = SimpleQueue()
+    clock.call_at(clock.monotonic(), lambda: rung.put("due"))
+    assert rung.get(timeout=30) == "due"
+    kept.cancel()

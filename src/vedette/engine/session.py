@@ -315,6 +315,10 @@ class Session:
     def _check_open(self) -> None:
         if self._closed:
             raise TransactionError("E5007", "The session is closed")
+        self.check_process()
+
+    def check_process(self) -> None:
+        """What a fork left to a child is a copy: what is read there was handed out here."""
         if self.database.foreign:
             raise StoreError("E6002", FOREIGN)
 

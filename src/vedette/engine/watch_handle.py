@@ -107,6 +107,7 @@ class WatchHandle:
         """Everything that is ready now; never waits. The first call includes `initial`."""
         if limit is not None and (type(limit) is not int or limit < 0):
             raise refused("limit", f"allowed is an integer from 0, got {limit!r}")
+        self._session.check_process()
         return [event_of(entry) for entry in self._watching.take(self._session, self._watch, limit)]
 
     def next(self, timeout: float | None = None) -> Event | None:
@@ -117,6 +118,7 @@ class WatchHandle:
     def next_entry(self, timeout: float | None = None) -> Entry | None:
         """The same, as the engine has it."""
         end = _deadline(timeout)
+        self._session.check_process()
         reader = get_ident()
         self._readers.add(reader)
         if not self._listens:

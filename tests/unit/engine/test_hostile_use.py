@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +39,19 @@ def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path) -> None:
         home.define("node T { n: Int }")
         session = home.session()
         session.execute("SPAWN t: T { n = 1 }")
+        jobs = session.watch("WATCH t: T [mode: consume] RETURN t.n")
         child = os.fork()
         if child == 0:
             codes = []
-            for action in (lambda: session.execute("SPAWN t: T { n = 2 }"), home.session):
+            writing = partial(session.execute, "SPAWN t: T { n = 2 }")
+            for action in (writing, home.session, jobs.poll, jobs.next):
                 try:
                     action()
                 except VedetteError as error:
                     codes.append(error.code)
-            os._exit(0 if codes == ["E6002", "E6002"] else 1)
+            os._exit(0 if codes == ["E6002"] * 4 else 1)
         assert os.waitpid(child, 0)[1] == 0
+        assert len(jobs.poll()) == 2
         session.execute("SPAWN t: T { n = 3 }")
     with vedette.open(tmp_path) as home:
         assert sorted(home.session().execute("MATCH t: T RETURN t.n").rows) == [(1,), (3,)]

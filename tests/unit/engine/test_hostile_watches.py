@@ -290,12 +290,12 @@ def test_to_alter_what_there_is_not_lists_what_there_is(s: vedette.Session) -> N
 # --- arguments and failures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5, "all", True])
+@pytest.mark.parametrize("limit", [-1, 1.5, "all"])
 @pytest.mark.parametrize("mode", ["watch", "consume"])
 def test_a_limit_that_is_none_takes_no_event_away(s: vedette.Session, mode: str, limit: object) -> None:
     handle = s.watch(f"WATCH t: Task [mode: {mode}] RETURN t.title")
     s.execute("SPAWN t: Task {}")
-    with pytest.raises((vedette.VedetteError, TypeError)):
+    with pytest.raises((vedette.VedetteError, TypeError)):  # compiled, the type alone is refused
         handle.poll(limit)  # type: ignore[arg-type]
     assert len(handle.poll()) == 2
 
@@ -327,7 +327,7 @@ def test_no_retry_with_a_value_buries_nothing(s: vedette.Session) -> None:
     event = handle.poll()[1]
     assert code_of("NACK $id [no_retry: false]", s, id=event.delivery_id) == "E8009"
     with pytest.raises(vedette.VedetteError, match="E8009"):
-        handle.nack(event, cause=5)  # type: ignore[arg-type]
+        s.nack(str(event.delivery_id), cause=5)  # type: ignore[arg-type]
     handle.ack(event)
     assert s.execute("MATCH l: _DeadLetter RETURN COUNT(*)").rows == [(0,)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,26 @@ def test_statements_that_nobody_watches_any_more_are_forgotten(session: vedette.
     assert len(kept.poll()) == 1
     kept.alter('[filter: kept.title = "u"]')
     assert [event.type for event in kept.poll()] == ["removed"]
+
+
+def test_one_that_was_stored_before_elements_had_numbers_comes_back(tmp_path: Path) -> None:
+    """Then an element that pattern and filter both name was one constant."""
+    with vedette.open(tmp_path, environment={}) as db, db.session() as session:
+        db.define(ONTOLOGY)
+        session.execute('SPAWN b: Project { name = "b" }')
+        watch = session.watch(
+            "w = WATCH t: Task, of(t, #b) [delivery: reliable, initial: none] RETURN t.title"
+        )
+        watch.alter("[filter: #b.name != t.title]")
+        lasting, end = db.default.watching.lasting, session.bindings["b"]
+        with db.default.turn:
+            key, value = lasting._facts(watch.watch, watch.watch.details.request)
+            facts = json.loads(value)
+            assert facts["constants"][-2:] == [end, end]
+            del facts["constants"][-1]
+            lasting._note((key, json.dumps(facts)))
+    with vedette.open(tmp_path, environment={}) as db, db.session() as session:
+        for title in ("b", "c"):
+            session.execute("SPAWN t: Task { title = $title }", title=title)
+            session.execute("LINK of(#t, #$end)", end=end)
+        assert told(session.attach("w")) == ["c"]
