@@ -60,6 +60,7 @@ class Settings:
         86_400.0, "How long the journal reaches back, in seconds", low=0.0
     )
     retained_commits: int = _setting(10_000, "Commits kept in memory for watches that look back", low=1)
+    retained_megabytes: int = _setting(64, "Memory for commits that are kept so, about, in MiB", low=1)
     watch_retention_seconds: float = _setting(
         86_400.0, "How long a reliable watch without a session is kept, in seconds", low=0.0
     )

@@ -27,6 +27,7 @@ __all__ = [
     "timestamp_to_ms",
     "timestamp_to_text",
     "to_canonical",
+    "weight_of",
     "wrap_int",
 ]
 
@@ -149,3 +150,15 @@ def _shorten(number: object) -> str:
     if isinstance(number, int) and number.bit_length() > 128:
         return f"of {number.bit_length()} bits"
     return repr(number)
+
+
+def weight_of(value: Any) -> int:
+    """About how many bytes a value takes beyond the place it stands in."""
+    if type(value) is str:
+        return len(value)
+    if type(value) is list or type(value) is tuple:
+        total = 8 * len(value)
+        for part in value:
+            total += weight_of(part)
+        return total
+    return 8

@@ -104,7 +104,11 @@ class Database:
         self.rights = Rights(*json.loads(facts.meta.get(RIGHTS_KEY, "[0, 0]")))
         self.state, self._codec = state, codec
         self.history = History(
-            self._store, lambda: self._codec, keeps=self._keeps, keep=self.settings.retained_commits
+            self._store,
+            lambda: self._codec,
+            keeps=self._keeps,
+            keep=self.settings.retained_commits,
+            keep_bytes=self.settings.retained_megabytes << 20,
         )
         self.history.start(facts.tick)
         self.gate: CommitGate[Commit] = (

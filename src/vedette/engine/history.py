@@ -14,11 +14,13 @@ from vedette.errors import StoreError
 from vedette.graph.overlay import Overlay
 from vedette.language.affected import Difference
 from vedette.storage.seam import JournalRow, Store
-from vedette.values import timestamp_from_ms
+from vedette.values import timestamp_from_ms, weight_of
 
 __all__ = ["History", "Trimmed", "replay"]
 
 _PAGE = 1000
+_OVERHEAD = 200
+"""Of a change, beyond its values: about, in bytes."""
 
 
 class Trimmed(Exception):
@@ -26,32 +28,44 @@ class Trimmed(Exception):
 
 
 class History:
-    """Reads commits by sequence. `keep` bounds how many are held in memory; `:memory:` has no others."""
+    """Reads commits by sequence. `keep` and `keep_bytes` bound what is held in memory; `:memory:` has no others."""
 
-    def __init__(self, store: Store, codec: Callable[[], ElementCodec], *, keeps: bool, keep: int) -> None:
+    def __init__(
+        self, store: Store, codec: Callable[[], ElementCodec], *, keeps: bool, keep: int, keep_bytes: int
+    ) -> None:
         self._store = store if keeps else None
         self._codec = codec
-        self._recent: deque[Commit] = deque(maxlen=keep)
-        self._start = 0
+        self._keep, self._keep_bytes = keep, keep_bytes
+        self._recent: deque[Commit] = deque()
+        self._weights: deque[int] = deque()
+        """Of each of them, about, in bytes."""
+        self._weight = 0
+        self._complete_from = 0
+        """Every commit with a higher sequence is in memory."""
 
     def start(self, sequence: int) -> None:
         """Begin to remember: what was committed up to here is in the journal only."""
         self._recent.clear()
-        self._start = sequence
+        self._weights.clear()
+        self._weight = 0
+        self._complete_from = sequence
 
     def add(self, commit: Commit) -> None:
-        self._recent.append(commit)
-
-    @property
-    def _complete_from(self) -> int:
-        """Every commit with a higher sequence is in memory."""
+        """Remember it. The latest is kept however large it is: it is what the graph holds anyway."""
+        weight = _weight_of(commit.changes)
         recent = self._recent
-        return recent[0].sequence - 1 if len(recent) == recent.maxlen else self._start
+        recent.append(commit)
+        self._weights.append(weight)
+        self._weight += weight
+        while len(recent) > self._keep or (self._weight > self._keep_bytes and len(recent) > 1):
+            self._complete_from = recent.popleft().sequence
+            self._weight -= self._weights.popleft()
 
     def widen(self, width: Callable[[str], int]) -> None:
         """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""
-        kept = [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
-        self._recent = deque(kept, maxlen=self._recent.maxlen)
+        self._recent = deque(
+            [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
+        )
 
     def after(self, sequence: int) -> list[Commit]:
         """Commits with a higher sequence that changed elements, in order. Raises Trimmed when some are gone."""
@@ -147,6 +161,18 @@ class History:
             changes.append((before, after))
         moment = timestamp_from_ms(first.time_ms)
         return Commit(first.seq, first.tick, first.tick + 1, moment, changes, first.cause)
+
+
+def _weight_of(changes: Sequence[Difference]) -> int:
+    """A version that was replaced counts with the commit that replaced it: the graph no longer needs it."""
+    total = 0
+    for before, after in changes:
+        total += _OVERHEAD
+        if before is not None:
+            total += weight_of(before.values)
+        if after is not None:
+            total += weight_of(after.values)
+    return total
 
 
 def _widened(changes: Sequence[Difference], width: Callable[[str], int]) -> list[Difference]:

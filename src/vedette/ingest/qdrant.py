@@ -190,7 +190,8 @@ class QdrantVectors:
                 return
             for step in steps:
                 if isinstance(step, self._models.UpsertOperation):
-                    self._client.upsert(collection, step.upsert.points, wait=True)
+                    put: Any = step.upsert
+                    self._client.upsert(collection, put.points, wait=True)
                 else:
                     self._client.delete(collection, step.delete, wait=True)
 

@@ -1,7 +1,7 @@
 """The journal as Spark reads it on the hot path: the reader of a range sends it through the stages by itself.
 
 Its rows are what came of it, a few counts. With the stages in a `mapInArrow` behind the reader every task needed two
-Python workers, and every change went from the one through Java to the other: a batch took nearly twice as long.
+Python workers, and every change went from the one through Java to the other (docs/design/pipeline.md has the figures).
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ from vedette.language.types import list_of
 from vedette.policy.decisions import PLACE
 from vedette.policy.dependencies import mentioned_types
 from vedette.policy.hosts import collections_of
+from vedette.watch.delta import frozen
 
 __all__ = [
     "CollectionPolicy",
@@ -103,13 +104,14 @@ class _Known:
         if self.listed is None:
             return found
         slot, read = self.listed
-        values = []
+        values: dict[Any, Any] = {}
         for element in found:
             row[slot] = element
             value = read(row)
-            if value not in values:
-                values.append(value)
-        return values
+            values[frozen(value)] = value
+            if len(values) > MOST_VALUES:
+                break  # too many to be said
+        return list(values.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

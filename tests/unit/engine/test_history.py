@@ -1,0 +1,62 @@
+"""The past that is kept in memory is bounded, by commits and by bytes; what is said of it stays true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import vedette
+from vedette.errors import WatchError
+
+LARGE = "x" * 100_000
+WRITES = 40
+LOOK_BACK = "WATCH d: Document [initial: since(1)] RETURN d.n"
+
+
+def written(place: str) -> vedette.Vedette:
+    db = vedette.open(place, environment={}, retained_megabytes=1)
+    db.define("node Document { n: Int, text: String }")
+    session = db.session()
+    for number in range(WRITES):
+        session.execute("SPAWN d: Document { n = $n, text = $text }", n=number, text=LARGE)
+    return db
+
+
+def kept(db: vedette.Vedette) -> int:
+    return len(db.default.history._recent)
+
+
+def test_large_commits_are_not_all_kept_in_memory() -> None:
+    with written(":memory:") as db:
+        assert 5 <= kept(db) <= 12
+        with pytest.raises(WatchError) as caught:
+            db.session().watch(LOOK_BACK)
+        assert caught.value.code == "E8009"
+
+
+def test_the_journal_has_what_memory_has_not(tmp_path: Path) -> None:
+    with written(str(tmp_path)) as db:
+        assert kept(db) <= 12
+        told = [event.match["d.n"] for event in db.session().watch(LOOK_BACK).poll()]
+        assert told == list(range(2, WRITES))  # the first two were in the ticks 0 and 1
+
+
+def test_the_latest_is_kept_however_large_it_is() -> None:
+    with written(":memory:") as db:
+        session = db.session()
+        watch = session.watch("WATCH d: Document [initial: none] RETURN d.n")
+        session.execute("SPAWN d: Document { n = 100, text = $text }", text="x" * 900_000 * 2)
+        assert kept(db) == 1
+        tick = db.default.state.tick - 2
+        again = session.watch(f"WATCH d: Document [initial: since({tick})] RETURN d.n")
+        assert [e.match for e in again.poll()] == [e.match for e in watch.poll()] == [{"d.n": 100}]
+
+
+def test_small_ones_are_bounded_by_their_number() -> None:
+    with vedette.open(":memory:", environment={}, retained_commits=5) as db:
+        db.define("node Task {}")
+        session = db.session()
+        for _ in range(20):
+            session.execute("SPAWN t: Task")
+        assert kept(db) == 5
