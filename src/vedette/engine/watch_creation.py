@@ -311,7 +311,9 @@ class WatchCreation:
         if "filter" in facts:
             options = replace(options, filter=stored_filter(facts["filter"]))
             compiled = compiled.refiltered(options.filter)
-            if len(compiled.captures) != len(constants) - facts["given"]:  # stored before elements had numbers
+            if (
+                len(compiled.captures) != len(constants) - facts["given"]
+            ):  # stored before elements had numbers
                 compiled = compile_watch(request, options, guarded=guarded)
         watch = self._make(compiled, constants, options, None, facts["actor"])
         if "filter" in facts:
