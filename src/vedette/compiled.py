@@ -1,11 +1,11 @@
-"""Loads the core in its compiled form, where `scripts/compile-core` has made one of exactly these sources.
+"""Loads the core in its compiled form, where `scripts/compile_core.py` has made one of exactly these sources.
 
 What every commit passes through is ordinary typed Python; mypyc makes machine code of it that does the same in about
-two thirds of the time. There is one source, and the compiled form counts only while it fits: after any edit, under
-another Python, without a compiler or with VEDETTE_COMPILED=0 the plain modules are loaded, and nothing else changes.
+half of the time. There is one source, and the compiled form counts only while it fits: after any edit, under another
+Python, without a compiler or with VEDETTE_COMPILED=0 the plain modules are loaded, and nothing else changes.
 
 Not compiled is what walks through many candidates (`language.compile_*`): machine code does not let other threads in
-between two steps, Python does.
+between two steps, Python does. Nor is what users may derive from (`clock`): nobody can derive from a compiled class.
 """
 
 import json
@@ -20,7 +20,6 @@ from pathlib import Path
 __all__ = ["LIBRARY", "MODULES", "Manifest", "is_compiled", "prefer_compiled", "present_fingerprint"]
 
 MODULES = (
-    "vedette.clock",
     "vedette.element",
     "vedette.values",
     "vedette.language.affected",
