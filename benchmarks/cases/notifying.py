@@ -39,8 +39,10 @@ class _Delays:
         self._writer, self._reader = self._db.session(), self._db.session()
         self._watch = self._reader.watch("WATCH p: Person WHERE p.rank > 50 [initial: none] RETURN p.key")
 
-    def measure(self, count: int) -> list[float]:
+    def measure(self, count: int, *, from_commit: bool) -> list[float]:
+        """`from_commit`: the clock starts when the transaction is told to commit; else when the statement is given."""
         given, arrived = [0.0] * count, [0.0] * count
+        execute = self._writer.execute
 
         def read() -> None:
             for number in range(count):
@@ -54,8 +56,14 @@ class _Delays:
         for number in range(count):
             due += 1 / PER_SECOND
             time.sleep(max(0, due - time.perf_counter()))
-            given[number] = time.perf_counter()
-            self._writer.execute(SPAWN, key=number, rank=100)
+            if from_commit:
+                execute("BEGIN")
+                execute(SPAWN, key=number, rank=100)
+                given[number] = time.perf_counter()
+                execute("COMMIT")
+            else:
+                given[number] = time.perf_counter()
+                execute(SPAWN, key=number, rank=100)
         reader.join()
         return [late - early for late, early in zip(arrived, given, strict=True)]
 
@@ -63,12 +71,12 @@ class _Delays:
         self._db.close()
 
 
-def _vedette(*, on_disk: bool) -> Start:
+def _vedette(*, on_disk: bool, from_commit: bool = False) -> Start:
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
         count = int(setting.scale.paced_seconds * PER_SECOND)
         with closing(_Delays(setting.folder if on_disk else None)) as delays:
-            yield lambda: _numbers(delays.measure(count))
+            yield lambda: _numbers(delays.measure(count, from_commit=from_commit))
 
     return start
 
@@ -122,9 +130,14 @@ def _node(engine: str) -> Start:
 
 _METHOD = (
     "One thread writes 200 times a second, another waits in `next()`. The clock runs from the moment the statement is "
-    "given to the engine until the event is in the reader's hands, so it includes parsing, the commit and, on disk, "
-    "the sync: it is more than 'commit to next()', which the goal speaks of. The peers come a little slower than 200 a "
-    "second: drasi-lib's writer awaits each push before its pause, and in Node each change waits for its event."
+    "given to the engine until the event is in the reader's hands, so it includes finding the plan, the commit and, on "
+    "disk, the sync. The peers come a little slower than 200 a second: drasi-lib's writer awaits each push before its "
+    "pause, and in Node each change waits for its event. Between two changes the machine sleeps for 5 ms, and wakes "
+    "slowly: the same statement takes a fraction of that time in a loop."
+)
+_FROM_COMMIT = (
+    "The same pace, but every change is a transaction, and the clock runs from its COMMIT: what the goal speaks of. "
+    "BEGIN and SPAWN are done by then, and the machine is awake."
 )
 
 CASES = (
@@ -132,8 +145,8 @@ CASES = (
         name="watch-delay",
         title="From a change to the reader, in memory",
         metrics=(
-            Metric(name="change to next(), in memory, median", unit="ms", goal=0.1),
-            Metric(name="change to next(), in memory, 99 of 100", unit="ms", goal=1),
+            Metric(name="change to next(), in memory, median", unit="ms"),
+            Metric(name="change to next(), in memory, 99 of 100", unit="ms"),
         ),
         method=_METHOD,
         contenders=(
@@ -144,6 +157,16 @@ CASES = (
             ),
             Contender(name=PGLITE, start=_node("pglite"), about="live.changes; one Node event loop"),
         ),
+    ),
+    Case(
+        name="watch-delay-commit",
+        title="From a COMMIT to the reader, in memory",
+        metrics=(
+            Metric(name="commit to next(), in memory, median", unit="ms", goal=0.1),
+            Metric(name="commit to next(), in memory, 99 of 100", unit="ms", goal=1),
+        ),
+        method=_FROM_COMMIT,
+        contenders=(Contender(name="Vedette", start=_vedette(on_disk=False, from_commit=True)),),
     ),
     Case(
         name="watch-delay-disk",

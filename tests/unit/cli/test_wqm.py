@@ -391,6 +391,7 @@ def test_the_queue_of_another_process(wqm: Wqm, folder: Path) -> None:
     ):
         queue.put([task])
         queue.nack(queue.claim(1, "me")[0].claim_id, error="damaged", retry=False)
+        queue.show()
         assert [each["status"] for each in records(wqm("queue", "list", "-f", "json"))] == ["dead"]
         ended = Event()
 
