@@ -110,9 +110,11 @@ def _machine(run: Run) -> Iterator[str]:
             "",
             "The cases were measured apart; each says below when, of which source, under which load.",
         )
+        if not run.complete:
+            yield "Those of the gateway are not among them: [the gateway](gateway.md) has what was seen by hand."
     elif run.revision_after != machine.revision:
         yield from ("", f"**The source changed during the run, to `{run.revision_after}`.**")
-    if run.scale != "full" or not run.complete:
+    if run.scale != "full" or not (run.complete or run.measured):
         yield ""
         yield f"**This is a {run.scale}{'' if run.complete else ', partial'} run: not numbers to keep.**"
 
