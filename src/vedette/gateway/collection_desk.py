@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from vedette.errors import FilterError, InvalidStatement, SourceError, VedetteError
+from vedette.errors import InvalidStatement, SourceError, VedetteError
 from vedette.gateway import link
 from vedette.gateway.collection_images import Documents
+from vedette.gateway.collection_reception import Reception
 from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar, Rows
 from vedette.gateway.collection_rights import RightsReview
 from vedette.gateway.collection_streams import (
@@ -37,9 +38,7 @@ from vedette.gateway.collection_streams import (
     Wanted,
 )
 from vedette.gateway.collection_wishes import wish_left_behind
-from vedette.gateway.frames import encode, engine_error, message, wire_value
-from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
-from vedette.gateway.subscribing import MATCHER_VERSION
+from vedette.gateway.frames import engine_error
 from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
 from vedette.pipeline.ingest_frames import (
     Complete,
@@ -63,6 +62,7 @@ class CollectionDesk:
     def __init__(self, broker: Broker, registrar: Registrar) -> None:
         self._broker = broker
         self._registrar = registrar
+        self._reception = Reception(broker)
         self._ingest = IngestDesk()
         self._numbers: dict[int, CollectionStream] = {}
         """Streams by their number at the registry."""
@@ -182,7 +182,7 @@ class CollectionDesk:
             self._resync([stream], "gap")
             return
         for joining in stream.waiting:
-            self._refuse(stream, joining, error)
+            self._reception.refuse(stream, joining, error)
 
     def _stand(
         self, stream: CollectionStream, opened: Opened, shown: ToldRows | None, *, differs: bool = True
@@ -199,12 +199,14 @@ class CollectionDesk:
         if shown is not None:
             if differs:
                 self._tell_difference(stream, shown, opened)
-        elif self._is_there(stream, first := waiting.pop(0)):
+        elif self._reception.is_there(stream, first := waiting.pop(0)):
             documents = opened.documents if first.wanted.snapshot else None
             first = first.through(stream)
-            self._welcome(stream, first, stream.history.last_seq, stream.position, opened.boundary, documents)
+            self._reception.welcome(
+                stream, first, stream.history.last_seq, stream.position, opened.boundary, documents
+            )
         for joining in waiting:
-            if self._is_there(stream, joining):
+            if self._reception.is_there(stream, joining):
                 self._join(stream, joining)
         for number in opened.numbers:
             for told in self._early.pop(number, ()):
@@ -215,7 +217,7 @@ class CollectionDesk:
         seq, position = stream.history.last_seq, stream.position
         joining = joining.through(stream)
         if not joining.wanted.snapshot:
-            self._welcome(stream, joining, seq, position, self._reached, None)
+            self._reception.welcome(stream, joining, seq, position, self._reached, None)
             return
 
         def done(outcome: Rows | VedetteError) -> None:
@@ -243,77 +245,19 @@ class CollectionDesk:
         position: int,
         outcome: Rows | VedetteError,
     ) -> None:
-        if not self._is_there(stream, joining):
+        if not self._reception.is_there(stream, joining):
             return
         if stream.state is StreamState.OPENING:
             stream.waiting.append(joining)
         elif joining.wanted.eyes is not stream.wanted.eyes:
             self._join(stream, joining)
         elif isinstance(outcome, VedetteError):
-            self._refuse(stream, joining, outcome)
+            self._reception.refuse(stream, joining, outcome)
         elif not stream.history.reaches(seq):
             text = "the collection is too busy for a snapshot just now: subscribe again"
-            self._refuse(stream, joining, InvalidStatement("E1102", text))
+            self._reception.refuse(stream, joining, InvalidStatement("E1102", text))
         else:
-            self._welcome(stream, joining, seq, position, outcome.offset, outcome.documents)
-
-    def _is_there(self, stream: CollectionStream, joining: Joining) -> bool:
-        client = joining.client
-        known = (client.port, client.conn) in self._broker.clients
-        return known and client.subs.get(joining.sub) is stream
-
-    def _refuse(self, stream: CollectionStream, joining: Joining, error: VedetteError) -> None:
-        if not self._is_there(stream, joining):
-            return
-        client, sub = joining.client, joining.sub
-        self._broker.part(client, sub)
-        payload = engine_error(error)
-        payload["message"] = f"Subscribe failed: {payload['message']}"
-        self._broker.say(client, link.Failed(conn=client.conn, id=sub, payload=payload))
-
-    def _welcome(
-        self,
-        stream: CollectionStream,
-        joining: Joining,
-        seq: int,
-        position: int,
-        offset: int,
-        documents: Documents | None,
-    ) -> None:
-        """The subscriber's chain begins at `seq`; what the stream was told since then follows."""
-        client, sub, wanted = joining
-        payload = {
-            "subId": sub,
-            "matcherVersion": MATCHER_VERSION,
-            "partitions": 1,
-            "seq": seq,
-            "host": "pipeline",
-            "resumeToken": stream.desk.token(stream, seq, pending=documents is not None),
-        }
-        first = [message("subscribe_ack", payload, sub)]
-        if documents is not None:
-            rows = [
-                wanted.row(stream.collections[collection], key, document)
-                for (collection, key), document in sorted(documents.items())
-            ]
-            first.append(
-                client.desk.head + encode(sub) + stream.initial(rows, seq, offset, position)
-                if wanted.watch is not None
-                else _snapshot(stream, joining, rows, seq, offset)
-            )
-        replay = stream.history.last_seq > seq
-        record = link.Subscribed(
-            conn=client.conn,
-            sub=sub,
-            stream=stream.number,
-            seq=seq,
-            first=first,
-            head=client.desk.head,
-            replay=replay,
-        )
-        self._broker.say(client, record, sub)
-        if replay:
-            self._broker.replay(client, sub, stream, seq)
+            self._reception.welcome(stream, joining, seq, position, outcome.offset, outcome.documents)
 
     def _closed(self, stream: CollectionStream) -> None:
         """Nobody follows it any more."""
@@ -372,13 +316,17 @@ class CollectionDesk:
 
     def _unanswered(self, stream: CollectionStream) -> list[Joining]:
         """Who is counted as a subscriber and does not know it yet: a gateway tells them nothing."""
-        return [joining for joining in (*stream.waiting, *stream.looking) if self._is_there(stream, joining)]
+        return [
+            joining
+            for joining in (*stream.waiting, *stream.looking)
+            if self._reception.is_there(stream, joining)
+        ]
 
     def _end(self, stream: CollectionStream, error: VedetteError) -> None:
         """Nothing can be told to its actor any more."""
         stream.promised_until = 0.0
         for joining in self._unanswered(stream):
-            self._refuse(stream, joining, error)
+            self._reception.refuse(stream, joining, error)
         payload = {"status": "ended", "reason": "cancelled", "errors": [engine_error(error)]}
         self._broker.end_streams([stream], payload)
         stream.desk.close_stream(stream)
@@ -476,9 +424,8 @@ class CollectionDesk:
         self._states[status.partition] = status.state
         if status.state == "stale" and before not in (None, "stale"):
             self._resync(self._following(status.partition), "gap")
-        if (
-            before == "shedding" and status.state != "shedding"
-        ):  # it is over: who was passed over can begin anew
+        if before == "shedding" and status.state != "shedding":
+            # It is over: who was passed over can begin anew.
             low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
             self._resync(low, "overflow")
 
@@ -524,15 +471,9 @@ class CollectionDesk:
             self._broker.subscribing.subscribe_anew(*joining)
 
 
-def _nobody() -> tuple[list[int], list[int], list[int]]:
-    return [], [], []
-
-
 def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:
     """A change for one subscription."""
-    numbers = _nobody()
-    numbers[reason].append(number)
-    return Told(record, *map(tuple, numbers))
+    return Told(record, *((number,) if reason is each else () for each in Reason))
 
 
 def _rows(wanted: Wanted, collections: Mapping[str, str], documents: Documents) -> ToldRows:
@@ -544,23 +485,3 @@ def _rows(wanted: Wanted, collections: Mapping[str, str], documents: Documents) 
 
 def _begins(front: str) -> Callable[[str], bool]:
     return lambda name: name.startswith(front)
-
-
-def _snapshot(
-    stream: CollectionStream, joining: Joining, rows: list[dict[str, Any]], seq: int, offset: int
-) -> bytes:
-    """A page of a filter's documents, or why there is none: the subscription stands either way."""
-    sub, query = joining.sub, joining.wanted.query
-    assert query is not None
-    try:
-        page = snapshot_page(query, rows)
-    except FilterError as error:
-        code = "snapshot_limit" if error.code == "E1202" else "snapshot_failed"
-        return message("error", {"code": code, "message": error.text, "subId": sub}, sub)
-    token = stream.desk.token(stream, seq)
-    payload = {"subId": sub, **page, "partition": 0, "seq": seq, "lsn": offset, "resumeToken": token}
-    data = message("snapshot", wire_value(payload), sub)
-    if len(data) > MAX_SNAPSHOT_BYTES:
-        text = "the snapshot has more than 16 MiB: ask for pages with limit and startAfter"
-        return message("error", {"code": "snapshot_limit", "message": text, "subId": sub}, sub)
-    return data
