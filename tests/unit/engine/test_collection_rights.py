@@ -11,6 +11,7 @@ import vedette
 from vedette.engine.collection_rights import RightsBell, check_collection_rights, collection_sights
 from vedette.engine.database import Database
 from vedette.errors import AnalysisError, PolicyError, WatchError
+from vedette.policy.collections import MOST_VALUES
 
 ONTOLOGY = """
 node User { name: String, admin: Bool = false, region: String?, age: Int = 0 }
@@ -182,3 +183,24 @@ def test_the_bell_rings_when_it_may_matter(database: Database):
         bell.close()
         database.define("node Another { n: Int }")
         assert rung == ["rung"]
+
+
+@pytest.mark.parametrize(("teams", "answered"), [(MOST_VALUES, True), (MOST_VALUES + 1, False)])
+def test_a_comparison_with_too_many_values_refuses_the_watch(
+    database: Database, teams: int, answered: bool
+) -> None:
+    """Distinct ones count: a team may have any number of members."""
+    ann = spawn(database, 'SPAWN u: User { name = "Ann" }')
+    with database.session() as session:
+        session.execute("BEGIN")
+        for number in range(2 * teams):
+            session.execute("SPAWN m: Member { who = $who, team = $team }", who=ann, team=str(number % teams))
+        session.execute("COMMIT")
+    database.define(
+        "policy subject: ON MATCH(o: shop::orders) ALLOW IF EXISTS(m: Member WHERE m.team = o.team)"
+    )
+    if answered:
+        assert collection_sights(database, ann, ["shop::orders"]) is not None
+    else:
+        with pytest.raises(WatchError, match="E8001"):
+            collection_sights(database, ann, ["shop::orders"])

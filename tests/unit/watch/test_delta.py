@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.delta import frozen, same
+from vedette.watch.delta import Delta, frozen, same
 
 NAN = math.nan
 
@@ -52,3 +53,13 @@ def test_frozen_forms_are_equal_when_values_are_the_same(one: Any, other: Any):
     assert same(one, one)
     assert hash(frozen(one)) == hash(frozen(one))
     assert (frozen(one) == frozen(other)) is same(one, other)
+
+
+def test_it_can_be_kept_and_taken_up_again() -> None:
+    """The pipeline keeps what waits for its window in Spark's state, whole."""
+    delta = Delta("changed", {"n": 2}, {"n": 1}, ("p",), (2, None))
+    delta.matches, delta.events = [{"n": 1}], [("an", "entry")]
+    delta.window, delta.delivery = (1, 2), ("d1", 3)
+    again = pickle.loads(pickle.dumps(delta))
+    for name in ("type", "match", "prev", "identity", "order", "matches", "events", "window", "delivery"):
+        assert getattr(again, name) == getattr(delta, name), name
