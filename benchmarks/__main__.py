@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +20,7 @@ from benchmarks.runner import RESULTS, run_apart
 from benchmarks.scale import FULL, QUICK, Scale
 from benchmarks.table import print_run
 
-__all__: list[str] = []
+__all__ = ["main"]
 
 _PAGE = Path(__file__).parents[1] / "docs" / "design" / "benchmarks.md"
 
@@ -54,7 +54,8 @@ def _arguments(words: Sequence[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Run:
+def _measure(cases: Sequence[Case], scale: Scale, console: Console, keep: Callable[[Run], None]) -> None:
+    """Measure case by case. What there is after each is kept: a run that is cut short loses one case, not all."""
     RESULTS.mkdir(exist_ok=True)
     machine = describe(RESULTS)
     started = time.monotonic()
@@ -74,26 +75,28 @@ def _measure(cases: Sequence[Case], scale: Scale, console: Console) -> Run:
 
             outcomes += run_apart(case, scale, told)
             bar.remove_task(task)
-    return Run(
-        machine=machine,
-        scale=scale.name,
-        complete=len(cases) == len(CASES),
-        seconds=time.monotonic() - started,
-        load_after=load(),
-        revision_after=revision(),
-        outcomes=outcomes,
-    )
+            keep(
+                Run(
+                    machine=machine,
+                    scale=scale.name,
+                    complete=len(cases) == len(CASES) and case is cases[-1],
+                    seconds=time.monotonic() - started,
+                    load_after=load(),
+                    revision_after=revision(),
+                    outcomes=list(outcomes),
+                )
+            )
 
 
-def _main(words: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     asked = _arguments(words)
     console = Console()
     if asked.sources:
         run = joined([read_run(source) for source in asked.sources], [case.name for case in CASES])
     else:
         cases = [case for case in CASES if asked.only is None or case.name in asked.only]
-        run = _measure(cases, QUICK if asked.quick else FULL, console)
-        write_run(run, asked.json)
+        _measure(cases, QUICK if asked.quick else FULL, console, lambda run: write_run(run, asked.json))
+        run = read_run(asked.json)
     print_run(run, console)
     if asked.markdown is not None:
         asked.markdown.write_text(page(run), encoding="utf-8")
@@ -102,4 +105,4 @@ def _main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -111,7 +111,7 @@ CASES = (
             Metric(name="messages told, a second of the server's CPU", unit="/s", more_is_better=True),
         ),
         contenders=tuple(_pushing(pusher) for pusher in PUSHERS),
-        rounds=lambda scale: min(5, scale.rounds),
+        rounds=lambda scale: min(3, scale.rounds),
         method="A message is published when all readers have all but the last four; one server process each.",
     ),
     Case(
@@ -128,6 +128,7 @@ CASES = (
                 lambda f: (f["p50_ms"], f["p99_ms"]),
             ),
         ),
+        rounds=lambda scale: min(3, scale.rounds),
         method="200 changes a second, one writer, one reader, fsync.",
     ),
     Case(

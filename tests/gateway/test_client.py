@@ -18,7 +18,7 @@ from vedette.change import Event
 from vedette.client.blocking import connect_sync
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
-from vedette.errors import AnalysisError, ConstraintViolation, GatewayError, TransactionError
+from vedette.errors import AnalysisError, ConstraintViolation, FilterError, GatewayError, TransactionError
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.window import WindowBounds
 
@@ -77,6 +77,8 @@ def test_verbs(server: Serving):
 async def documents(server: Serving) -> None:
     async with connect(server.url) as c:
         await c.execute("SPAWN t: Task { n = 1 }")
+        with pytest.raises(FilterError, match="'filtres' is not known"):
+            c.documents("Task", filtres=[])
         watch = await c.documents("Task", filter="doc.n > 0").ready()
         await c.execute("MATCH t: Task SET t.n = 2")
         await c.execute("MATCH t: Task SET t.n = 0")
@@ -234,6 +236,7 @@ async def refused(port: int) -> None:
         async with connect(f"ws://127.0.0.1:{port}", timeout=0.3):
             pass
     assert error.value.code == "E4002"
+    assert "ConnectionRefusedError" in str(error.value), "it says why"
     with pytest.raises(GatewayError) as wrong:
         connect("http://127.0.0.1")
     assert wrong.value.code == "E4003"

@@ -311,3 +311,35 @@ def test_prefetch_0_hands_out_what_is_asked_for(wire: Wire, writer: Client):
     assert (
         pushed.ask("manage", {"subId": "jobs", "operation": "pull"})["payload"]["code"] == "invalid_payload"
     )
+
+
+def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, writer: Client):
+    """Surface.md, Fairness: one poll hands a member its part; credit is no licence to poll again for the others'."""
+    text = 'WATCH j: Job [mode: consume, group: "g"] RETURN j.n'
+    members = [wire.client() for _ in range(2)]
+    for member in members:
+        member.send("subscribe", {"watch": text, "prefetch": 40}, id="jobs")
+        member.all()
+    writer.execute("BEGIN")
+    spawn(writer, *range(40))
+    writer.execute("COMMIT")
+    held = [deliveries(member) for member in members]
+    assert [len(each) for each in held] == [20, 20]
+    for _, id in held[0]:
+        members[0].ask("ack", {"deliveryId": id})
+    spawn(writer, 40, 41)
+    assert len(deliveries(members[0])) >= 1, "who is done gets more"
+
+
+def test_a_pull_of_work_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("vedette.gateway.streams.CREDIT_BYTES", 4_000)
+    writer.define("node Big { text: String }")
+    client = wire.client()
+    client.send("subscribe", {"watch": "WATCH b: Big [mode: consume] RETURN b", "prefetch": 0}, id="jobs")
+    for _ in range(100):
+        writer.execute("SPAWN b: Big { text = $text }", text="x" * 1_000)
+    counts = []
+    while count := client.ask("manage", {"subId": "jobs", "operation": "pull"})["payload"]["count"]:
+        counts.append(count)
+    assert sum(counts) == 101, "what it begins with, and the work"
+    assert max(counts) <= 17, "16 at a time are looked at"

@@ -14,6 +14,7 @@ from vedette.gateway.window import WindowBounds
 
 ONTOLOGY = 'node Task { title: String [required], status: String = "todo", n: Int = 0 } node Other { n: Int }'
 WATCH = "WATCH t: Task WHERE t.n > $low RETURN t.title, t.n"
+FILTER = {"field": "n", "op": ">", "value": 3}
 
 
 @pytest.fixture
@@ -243,6 +244,44 @@ def test_a_subscription_that_cannot_be(client: Client, payload: Any, code: str):
     assert (answer["id"], answer["type"], answer["payload"]["code"]) == ("s", "error", code)
     client.execute('SPAWN t: Task { title = "x", n = 1 }')
     assert client.all() == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "ignored"),
+    [
+        ({"query": {"collection": "Task", "filtres": [], "z": 1}}, ["query.filtres", "query.z"]),
+        ({"query": {"collection": "Task", "filters": [FILTER | {"hint": 1}]}}, ["query.filters[0].hint"]),
+        (
+            {"query": {"collection": "Task", "orderBy": [{"field": "n", "nulls": "last"}]}},
+            ["query.orderBy[0].nulls"],
+        ),
+        ({"collection": "Task", "filters": [FILTER], "filter": "doc.n > 3"}, ["filters"]),
+        ({"watch": "WATCH t: Task [initial: none] RETURN t", "x" * 1000: 1}, ["x" * 80]),
+        ({"query": {"collection": "Task", "filters": [FILTER], "showDeleted": False}}, None),
+    ],
+)
+def test_keys_that_nobody_knows_are_ignored_and_named(
+    client: Client, payload: Any, ignored: list[str] | None
+):
+    """Issue 5: extra keys are ignored. Whoever misspells one can see it."""
+    client.send("subscribe", payload, id="s")
+    ack = client.take()
+    assert (ack["type"], ack["payload"].get("ignored")) == ("subscribe_ack", ignored)
+    client.execute('SPAWN t: Task { title = "x", n = 4 }')
+    assert len(events(client.all(), "s")) == 1
+
+
+def test_not_more_ignored_keys_are_named_than_are_of_use(client: Client):
+    client.send("subscribe", {"query": {"collection": "Task", **{f"k{n}": 0 for n in range(5000)}}}, id="s")
+    assert client.take()["payload"]["ignored"] == [f"query.k{n}" for n in range(16)]
+
+
+def test_keys_of_other_messages_that_nobody_knows_are_ignored(wire: Wire):
+    client = wire.client(project="p", extra={"a": 1})
+    client.define(ONTOLOGY)
+    answer = client.ask("execute", {"statement": "MATCH t: Task RETURN t", "more": 1}, trace="abc")
+    assert answer["type"] == "result"
+    assert client.ask("unsubscribe", {"id": "s", "more": 1})["type"] == "unsubscribe_ack"
 
 
 def test_limits_of_subscriptions_are_said():

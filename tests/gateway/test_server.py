@@ -27,7 +27,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
-from vedette.errors import SettingsError
+from vedette.client.blocking import connect_sync
+from vedette.errors import GatewayError, SettingsError
 from vedette.gateway.exposure import check_exposure, origin_allowed
 from vedette.gateway.limits import GatewayLimits
 
@@ -404,3 +405,12 @@ def test_tls_by_option(tmp_path: Path):
             connect(url, sock=raw, ssl=context, server_hostname="localhost") as client,
         ):
             assert ask(client, "auth", {"database": "default"})["type"] == "auth_ack"
+        address = f"wss://localhost:{server.port}"
+        with connect_sync(address, tls=context) as session:
+            assert session.run("BEGIN; ROLLBACK")
+        for wrong, why in (
+            (address, "certificate verify failed"),
+            (f"ws://localhost:{server.port}", "InvalidMessage"),
+        ):
+            with pytest.raises(GatewayError, match=why), connect_sync(wrong, timeout=1):
+                pass

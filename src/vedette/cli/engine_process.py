@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from vedette.cli.failure import CommandFailed
 from vedette.cli.server_file import FILE, ServerFile, write_server_file
+from vedette.cli.taken_port import taken_port
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
 from vedette.engine.home import Vedette
@@ -26,7 +25,7 @@ from vedette.gateway.service import GatewayService
 if TYPE_CHECKING:
     from vedette.cli.display import TableDisplay
 
-__all__ = ["DemoLife", "ServeOptions", "serve_home", "stop_asked", "taken_port"]
+__all__ = ["DemoLife", "ServeOptions", "serve_home", "stop_asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,24 +99,6 @@ async def _listening(
         if directory is not None:
             for path in (directory / FILE, local, engine):
                 path.unlink(missing_ok=True)
-
-
-class taken_port:
-    """`with taken_port(…):` a port that another program has is said in words."""
-
-    def __init__(self, host: str, port: int, option: str) -> None:
-        self._place, self._option = f"{host}:{port}", option
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            text = f"{self._place} is taken by another program: end it, or choose another port with {self._option}."
-            raise CommandFailed(text) from error
-        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EADDRNOTAVAIL):
-            text = f"{self._place} cannot be used: {os.strerror(error.errno)}. Choose another with {self._option}."
-            raise CommandFailed(text) from error
 
 
 def stop_asked(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

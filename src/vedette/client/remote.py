@@ -30,8 +30,9 @@ from vedette.client.wire_errors import error_from_wire, record_from_wire, sessio
 from vedette.clock import system_random
 from vedette.engine.result import Result
 from vedette.engine.session import merged
-from vedette.errors import GatewayError, VedetteError
+from vedette.errors import FilterError, GatewayError, VedetteError
 from vedette.gateway.close_codes import comes_back, needs_credentials
+from vedette.gateway.ignored_keys import QUERY_KEYS
 
 __all__ = ["RemoteSession", "Token", "connect"]
 
@@ -95,6 +96,8 @@ class RemoteSession:
         self._last_id = 0
         self._keeper: asyncio.Task[None] | None = None
         self._failure: VedetteError | None = None
+        self._last_error: Exception | None = None
+        """Why the last try to connect failed."""
         self._closed = False
         self._later: set[asyncio.Task[None]] = set()
         self.reconnects = 0
@@ -148,7 +151,13 @@ class RemoteSession:
         snapshot: bool = True,
         **query: Any,
     ) -> RemoteWatch:
-        """Watch the documents of a collection, or the nodes of a type, by CEL (`filter`) or a filter list."""
+        """Watch the documents of a collection, or the nodes of a type, by CEL (`filter`) or a filter list.
+
+        `query`: what else a query has, `orderBy`, `limit`, `startAfter`.
+        """
+        if unknown := [name for name in query if name not in QUERY_KEYS]:
+            known = ", ".join(sorted(QUERY_KEYS))
+            raise FilterError("E1201", f"query: {unknown[0]!r} is not known; {known} are")
         asked: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
         if filter is not None:
             asked |= {"query": {"collection": collection, "filter": filter, **query}}
@@ -240,13 +249,17 @@ class RemoteSession:
             try:
                 await asyncio.wait_for(self._open.wait(), self._timeout)
             except TimeoutError:
-                text = f"No connection to {self._url} within {self._timeout:g} s"
+                text = f"No connection to {self._url} within {self._timeout:g} s{self._why()}"
                 raise GatewayError("E4002", text) from None
         if self._failure is not None:
             raise self._failure
         if self._socket is None:
             return await self._connected()
         return self._socket
+
+    def _why(self) -> str:
+        error = self._last_error
+        return f"; the last try ended with {type(error).__name__}: {error}" if error is not None else ""
 
     async def _send(self, socket: ClientConnection, message: dict[str, Any]) -> None:
         try:
@@ -295,6 +308,7 @@ class RemoteSession:
             try:
                 code = await self._once()
             except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
+                self._last_error = error
                 if self._final(error):
                     return
             except Exception as error:  # a mistake of ours: nobody shall wait for ever
@@ -330,6 +344,7 @@ class RemoteSession:
         async with self._socket_opened() as socket:
             await self._introduce(socket)
             self._backoff.succeeded()
+            self._last_error = None
             self._socket = socket
             self._open.set()
             for watch in list(self._watches.values()):
@@ -345,7 +360,10 @@ class RemoteSession:
     def _socket_opened(self) -> open_socket:
         if self._local_socket is not None:
             return unix_connect(self._local_socket, self._url, max_size=None, ping_interval=20)
-        return open_socket(self._url, ssl=self._tls, max_size=None, ping_interval=20)
+        tls = (
+            {"ssl": self._tls} if self._tls is not None else {}
+        )  # else as the address says, as this machine trusts
+        return open_socket(self._url, max_size=None, ping_interval=20, **tls)
 
     async def _introduce(self, socket: ClientConnection) -> None:
         token = self._token() if callable(self._token) else self._token
@@ -395,6 +413,7 @@ class RemoteSession:
         elif type == "subscribe_ack":
             watch = self._watches.get(str(id))
             if watch is not None:
+                self._note_ignored(message["payload"].get("ignored"))
                 watch.acknowledged(message["payload"])
         elif type == "resume-ack":
             self._resumed(message)
@@ -406,6 +425,11 @@ class RemoteSession:
             future = self._answers[str(id)]
             if not future.done():
                 future.set_result(message)
+
+    def _note_ignored(self, keys: list[str] | None) -> None:
+        if keys:
+            text = "The server does not know %s, and did not read it"
+            log.warning(text, ", ".join(keys), extra={"action": "client.ignored", "keys": keys})
 
     def _event(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds") or [payload["subId"]]:

@@ -50,11 +50,22 @@ class TimelyRequests(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stuck = self.loop.call_later(STUCK_SECONDS, self.transport.abort)
+        self._await_taking()
 
     def resume_writing(self) -> None:
         self._is_taking()
         super().resume_writing()
+
+    def _await_taking(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._stuck = self.loop.call_later(STUCK_SECONDS, self._look_whether_it_takes, left)
+
+    def _look_whether_it_takes(self, before: int) -> None:
+        """Nothing is written meanwhile: a slow client has less left to take, and its time again."""
+        if self.transport.get_write_buffer_size() < before:
+            self._await_taking()
+        else:
+            self.transport.abort()
 
     def _is_taking(self) -> None:
         if self._stuck is not None:

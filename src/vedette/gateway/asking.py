@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vedette.gateway import frames, link
 from vedette.gateway.frames import FrameError, Message
+from vedette.gateway.ignored_keys import without_ignored
 
 __all__ = ["resume", "settlement", "statement", "steering", "subscription"]
 
@@ -18,9 +19,9 @@ def statement(conn: int, msg: Message) -> link.Asked:
     return link.Asked(conn=conn, id=msg.id, kind=kind, text=payload.statement, params=params)
 
 
-def subscription(msg: Message) -> frames.Subscribe:
-    """What is subscribed to, once it is known to be one thing and to have a name."""
-    payload: frames.Subscribe = msg.payload
+def subscription(msg: Message) -> tuple[frames.Subscribe, tuple[str, ...]]:
+    """What is subscribed to, once it is known to be one thing and to have a name; and which keys were not read."""
+    payload, ignored = without_ignored(msg)
     if not msg.id:
         text = "subscribe: the message's id is the subscription's, and is missing"
         raise FrameError("invalid_payload", text)
@@ -33,7 +34,7 @@ def subscription(msg: Message) -> frames.Subscribe:
             text = f"subscribe: {name} is between {least} and {_MOST_AT_ONCE}"
             raise FrameError("invalid_payload", text, msg.id)
     frames.live_params(payload.params)
-    return payload
+    return payload, ignored
 
 
 def resume(conn: int, msg: Message) -> link.Take:
@@ -42,6 +43,9 @@ def resume(conn: int, msg: Message) -> link.Take:
     if not sub:
         text = "resume: the message's id (or subId) names the subscription, and is missing"
         raise FrameError("invalid_payload", text)
+    if len(sub) > frames.LONGEST_ID:
+        text = f"resume: a subscription's name has at most {frames.LONGEST_ID} characters"
+        raise FrameError("invalid_payload", text, msg.id)
     last = _last_seqs(payload, msg.id)
     return link.Take(conn=conn, id=msg.id, sub=sub, token=payload.token, last_seq=last)
 

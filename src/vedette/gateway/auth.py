@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import jwt
 
 from vedette.clock import Clock
+from vedette.gateway.frames import DEEPEST, is_plain
 from vedette.gateway.key_set import KeySet, load_from
 from vedette.settings import Settings
 
@@ -147,8 +148,10 @@ class TokenAuthority:
             if not float(claims.get("nbf", 0)) <= moment < float(claims["exp"]) < 253_402_300_800:
                 raise _refused()
             claims["exp"] = float(claims["exp"])
-        except (jwt.PyJWTError, TypeError, ValueError, OverflowError):
+        except (jwt.PyJWTError, TypeError, ValueError, OverflowError, RecursionError):
             raise _refused() from None
+        if not is_plain(claims, DEEPEST):
+            raise _refused()
         return claims
 
 

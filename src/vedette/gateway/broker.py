@@ -38,6 +38,8 @@ __all__ = ["Broker", "Client"]
 
 log = logging.getLogger(__name__)
 REPLAY_CHUNK_BYTES = 262_144
+RELEASE_BYTES = 8_388_608
+"""What a batch may lead to before it is told in parts."""
 MOST_LINGERING = 200_000
 """Streams that wait for somebody to come back; more are not kept."""
 
@@ -76,6 +78,7 @@ class Broker:
         self._ready: deque[WatchStream | CollectionTap] = deque()
         self._told: list[tuple[Port, Any, Desk | None, str | None]] = []
         """What is told when it is durable: to whom, what, about which database, in answer to which message."""
+        self._told_bytes = 0
         self._touched: set[Desk] = set()
         """Databases that this batch concerned: what it did there is to be made durable."""
         self._lingering: deque[Stream] = deque()
@@ -94,6 +97,9 @@ class Broker:
                 self._take(port, record)
             except Exception:  # what one request does wrong keeps no other from being carried out
                 log.exception("A request could not be taken", extra={"action": "broker.take_failed"})
+            if self._told_bytes >= RELEASE_BYTES:
+                self.settle()
+                self._release()
         self.settle()
         self._release()
 
@@ -109,6 +115,8 @@ class Broker:
                 self.pump(source)
             except Exception:
                 log.exception("A stream could not go on", extra={"action": "broker.pump_failed"})
+                error = {"code": "internal", "message": "internal error; the server's log has it"}
+                self.end_streams(_streams_of(source), _ended("internal", [error]))
         self._detected_at = None
 
     def _flush(self, desk: Desk) -> None:
@@ -147,6 +155,12 @@ class Broker:
 
     def tell(self, stream: Stream, seq: int, tail: bytes) -> None:
         self.events += 1
+        self._told_bytes += len(tail)
+        if len(tail) > self.limits.max_answer_bytes:
+            text = "An event has more bytes than a message may have: RETURN less of what is matched"
+            error = {"code": "too_large", "message": text, "fields": {"limit": self.limits.max_answer_bytes}}
+            self.end_streams([stream], _ended("too_large", [error]))
+            return
         at = self._detected_at if self._detected_at is not None else self.clock.monotonic()
         for port in stream.ports:
             told = link.Told(stream=stream.number, seq=seq, tail=tail, at=at)
@@ -155,10 +169,7 @@ class Broker:
     def _end(self, source: WatchStream | CollectionTap) -> None:
         """The watch was cancelled, or could not be evaluated any more."""
         errors = [engine_error(error) for error in source.feed.errors()]
-        payload = {"status": "ended", "reason": "cancelled", "errors": errors}
-        self.end_streams(
-            list(source.streams.values()) if isinstance(source, CollectionTap) else [source], payload
-        )
+        self.end_streams(_streams_of(source), _ended("cancelled", errors))
 
     def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
         """Tell everyone who follows them that this is the end, and why."""
@@ -173,7 +184,7 @@ class Broker:
                 self.part(client, name)
 
     def _release(self) -> None:
-        told, self._told = self._told, []
+        told, self._told, self._told_bytes = self._told, [], 0
         batches: dict[Port, list[Any]] = {}
         for port, record, _, _ in told:
             batches.setdefault(port, []).append(record)
@@ -191,6 +202,10 @@ class Broker:
         """When it is durable; `id` is the message that it answers."""
         self._touched.add(client.desk)
         self._told.append((client.port, record, client.desk, id))
+        if isinstance(record, link.Answer):
+            self._told_bytes += len(record.data)
+        elif isinstance(record, link.Subscribed):
+            self._told_bytes += sum(map(len, record.first))
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -387,3 +402,11 @@ class Broker:
         if self._windows is not None:
             save_windows(self._windows, list(self.desks.values()), self.clock.monotonic())
         self._requests.close()
+
+
+def _streams_of(source: WatchStream | CollectionTap) -> list[Stream]:
+    return list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
+
+
+def _ended(reason: str, errors: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"status": "ended", "reason": reason, "errors": errors}

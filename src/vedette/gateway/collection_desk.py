@@ -164,6 +164,8 @@ class CollectionDesk:
             self._not_opened(stream, outcome, begun=shown is not None or left is not None)
         elif stream.state is StreamState.CLOSED:
             self._registrar.post(Ending(ids=ids))
+            for joining in stream.waiting:
+                self._reception.still_there(stream, joining)
         elif stream.wanted.eyes is not wanted.eyes:  # rights have changed meanwhile
             self._registrar.post(Ending(ids=ids))
             if left is not None:
@@ -199,14 +201,14 @@ class CollectionDesk:
         if shown is not None:
             if differs:
                 self._tell_difference(stream, shown, opened)
-        elif self._reception.is_there(stream, first := waiting.pop(0)):
+        elif self._reception.still_there(stream, first := waiting.pop(0)):
             documents = opened.documents if first.wanted.snapshot else None
             first = first.through(stream)
             self._reception.welcome(
                 stream, first, stream.history.last_seq, stream.position, opened.boundary, documents
             )
         for joining in waiting:
-            if self._reception.is_there(stream, joining):
+            if self._reception.still_there(stream, joining):
                 self._join(stream, joining)
         for number in opened.numbers:
             for told in self._early.pop(number, ()):
@@ -245,7 +247,7 @@ class CollectionDesk:
         position: int,
         outcome: Rows | VedetteError,
     ) -> None:
-        if not self._reception.is_there(stream, joining):
+        if not self._reception.still_there(stream, joining):
             return
         if stream.state is StreamState.OPENING:
             stream.waiting.append(joining)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.errors import FilterError, VedetteError
 from vedette.gateway import link
+from vedette.gateway.answers import too_large
 from vedette.gateway.collection_images import Documents
 from vedette.gateway.collection_streams import CollectionStream, Joining
 from vedette.gateway.frames import encode, engine_error, message, wire_value
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
-from vedette.gateway.subscribing import MATCHER_VERSION
+from vedette.gateway.subscribing import MATCHER_VERSION, SMALLER
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker
@@ -29,8 +30,15 @@ class Reception:
         known = (client.port, client.conn) in self._broker.clients
         return known and client.subs.get(joining.sub) is stream
 
+    def still_there(self, stream: CollectionStream, joining: Joining) -> bool:
+        """The same, of one whose request is to be answered now: who has left its subscription waits for nothing more."""
+        there, client = self.is_there(stream, joining), joining.client
+        if not there and (client.port, client.conn) in self._broker.clients:
+            self._broker.say(client, link.Answer(conn=client.conn, data=b""))
+        return there
+
     def refuse(self, stream: CollectionStream, joining: Joining, error: VedetteError) -> None:
-        if not self.is_there(stream, joining):
+        if not self.still_there(stream, joining):
             return
         client, sub = joining.client, joining.sub
         self._broker.part(client, sub)
@@ -68,6 +76,13 @@ class Reception:
                 if wanted.watch is not None
                 else _snapshot(stream, joining, rows, seq, offset)
             )
+            most = self._broker.limits.max_answer_bytes
+            if len(first[-1]) > most:
+                self._broker.part(client, sub)
+                failure = too_large("What the watch begins with", most, SMALLER)
+                payload = {"code": failure.code, "message": failure.text}
+                self._broker.say(client, link.Failed(conn=client.conn, id=sub, payload=payload))
+                return
         replay = stream.history.last_seq > seq
         record = link.Subscribed(
             conn=client.conn,

@@ -34,6 +34,7 @@ __all__ = [
     "Unsubscribe",
     "encode",
     "engine_error",
+    "is_plain",
     "live_params",
     "message",
     "read_message",
@@ -41,6 +42,8 @@ __all__ = [
 ]
 
 VERSION = 1
+DEEPEST = 32
+"""Lists and objects in each other, in parameters and queries."""
 LONGEST_ID = 256
 """Characters of a message's or a subscription's id."""
 
@@ -178,6 +181,8 @@ class Message(msgspec.Struct, frozen=True):
     type: str
     id: str | None
     payload: Any
+    ignored: tuple[str, ...] = ()
+    """Of a `subscribe`: keys of its payload that are not known."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -196,6 +201,8 @@ class _TopLevelResume(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(_Envelope)
 _top_level = msgspec.json.Decoder(_TopLevelResume)
+_keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SUBSCRIBE_KEYS = frozenset(field.encode_name for field in msgspec.structs.fields(Subscribe))
 _payloads = {name: msgspec.json.Decoder(kind) for name, kind in INBOUND.items()}
 _encoder = msgspec.json.Encoder()
 
@@ -218,11 +225,35 @@ def read_message(data: bytes | str) -> Message:
     if raw in (b"null", b"{}"):
         raw = _raised_fields(data) if envelope.type == "resume" else b"{}"
     try:
-        return Message(envelope.type, envelope.id, decoder.decode(raw))
+        payload = decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         code = "invalid_auth" if envelope.type == "auth" else "invalid_payload"
         text = "invalid payload" if envelope.type == "auth" else f"{envelope.type}: {_shortened(error)}"
         raise FrameError(code, text, envelope.id) from None
+    _check_values(payload, envelope.id)
+    if envelope.type != "subscribe":
+        return Message(envelope.type, envelope.id, payload)
+    ignored = tuple(key for key in _keys.decode(raw) if key not in _SUBSCRIBE_KEYS)
+    return Message(envelope.type, envelope.id, payload, ignored)
+
+
+def _check_values(payload: Payload, id: str | None) -> None:
+    """What may hold anything holds nothing that other processes cannot read."""
+    for value in (getattr(payload, "params", None), getattr(payload, "query", None)):
+        if value and not is_plain(value, DEEPEST):
+            text = f"numbers have at most 64 bits, and at most {DEEPEST} lists and objects stand in each other"
+            raise FrameError("invalid_payload", text, id)
+
+
+def is_plain(value: Any, deepest: int) -> bool:
+    """Whether every process reads it as it is."""
+    if type(value) is int:
+        return -(2**63) <= value < 2**64
+    if isinstance(value, dict):
+        return deepest > 0 and all(is_plain(each, deepest - 1) for each in value.values())
+    if isinstance(value, list):
+        return deepest > 0 and all(is_plain(each, deepest - 1) for each in value)
+    return True
 
 
 def _raised_fields(data: bytes | str) -> bytes:

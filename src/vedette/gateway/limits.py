@@ -37,6 +37,8 @@ class GatewayLimits:
     outbox_excess_bytes: int = 67_108_864
     """What no mark holds back (answers, deliveries within their credit) may come on top while a client takes nothing;
     then it is cut off."""
+    max_answer_bytes: int = 33_554_432
+    """Of one message to a client: what is larger is refused, or ends its watch, with `too_large`."""
     stream_outbox_bytes: int = 65_536
     """The high mark of a reader of server-sent events, beside the 64 KiB of its socket."""
     gateway_outbox_bytes: int = 268_435_456

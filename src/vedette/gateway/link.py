@@ -7,6 +7,8 @@ a broker that speaks another version refuses with `Goodbye`. `conn` names a conn
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -45,9 +47,13 @@ __all__ = [
     "Welcome",
     "decode_batch",
     "encode_batch",
+    "encode_frames",
 ]
 
 LINK_VERSION = 2
+FRAME_BYTES = 16 * 1024 * 1024
+"""Of a frame with more than one record; far below what either end takes."""
+_log = logging.getLogger(__name__)
 
 
 class _Record(msgspec.Struct, kw_only=True, tag=True, array_like=True):
@@ -310,6 +316,33 @@ def encode_batch(records: list[Any]) -> bytes:
     """One frame for the socket, its length in front."""
     body = _encoder.encode(records)
     return len(body).to_bytes(4, "big") + body
+
+
+def encode_frames(
+    records: list[Any],
+    most_bytes: int = FRAME_BYTES,
+    unsaid: Callable[[Any], None] = lambda _: None,
+) -> list[bytes]:
+    """The records as frames of a size that the other end takes; mostly one.
+
+    What is wrong with one record keeps no other from being said: `unsaid` is told which it was.
+    """
+    try:
+        frame = encode_batch(records)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        if len(records) == 1:
+            _log.exception("A record cannot be said", extra={"action": "link.unsaid"})
+            unsaid(records[0])
+            return []
+    else:
+        if len(frame) <= most_bytes or len(records) == 1:
+            return [frame]
+    half = len(records) // 2
+    return [
+        frame
+        for part in (records[:half], records[half:])
+        for frame in encode_frames(part, most_bytes, unsaid)
+    ]
 
 
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:

@@ -12,17 +12,20 @@ import msgspec
 
 from vedette.gateway import link
 from vedette.gateway.engine_thread import EngineThread
-from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
+from vedette.gateway.link import LINK_VERSION, decode_batch, encode_frames
 from vedette.gateway.local_socket import clear, close_to_others
 
-__all__ = ["MOST_FRAME_BYTES", "FrameReader", "WorkerLinks", "WorkerPort"]
+__all__ = ["MOST_FRAME_BYTES", "FrameReader", "Stuck", "WorkerLinks", "WorkerPort"]
 
 log = logging.getLogger(__name__)
 MOST_FRAME_BYTES = 256 * 1024 * 1024
 _FIRST_FRAME_BYTES = 4096
 """Of the Hello: until then it may be anybody."""
-_MOST_WAITING_BYTES = 256 * 1024 * 1024
-"""What may wait for a worker: one that takes nothing any more is cut off, and its clients go elsewhere."""
+_WAITING_BYTES = 256 * 1024 * 1024
+_STUCK_SECONDS = 5.0
+_MOST_WAITING_BYTES = 4 * _WAITING_BYTES
+"""A worker for whom more waits than the first for so long, or ever more than the last, is cut off, and its clients go
+elsewhere."""
 
 
 class FrameReader:
@@ -46,6 +49,24 @@ class FrameReader:
             frames.append(bytes(buffer[4 : 4 + size]))
             del buffer[: 4 + size]
         return frames
+
+
+class Stuck:
+    """Whether the other end takes nothing any more. No I/O."""
+
+    __slots__ = ("_bound", "_most", "_seconds", "_since")
+
+    def __init__(self, *, bound: int, seconds: float, most: int) -> None:
+        self._bound, self._seconds, self._most = bound, seconds, most
+        self._since: float | None = None
+
+    def measure(self, waiting: int, now: float) -> bool:
+        """So many bytes wait; whether that is too much, or was for too long."""
+        if waiting <= self._bound:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return waiting > self._most or now - self._since >= self._seconds
 
 
 class WorkerLinks:
@@ -86,6 +107,7 @@ class WorkerPort(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._known = False
+        self._stuck = Stuck(bound=_WAITING_BYTES, seconds=_STUCK_SECONDS, most=_MOST_WAITING_BYTES)
         self.name = ""
         self.figures: link.Figures | None = None
         """How the worker was doing a moment ago."""
@@ -146,21 +168,21 @@ class WorkerPort(asyncio.Protocol):
 
     def say(self, records: list[Any]) -> None:
         """From the engine's thread."""
-        data = encode_batch(records)
+        frames = encode_frames(records)
         try:
-            self._loop.call_soon_threadsafe(self._write, data)
+            self._loop.call_soon_threadsafe(self._write, frames)
         except RuntimeError:  # the loop has ended
             log.debug("Nobody is there any more", extra={"action": "link.late"})
 
     def write(self, records: list[Any]) -> None:
-        self._write(encode_batch(records))
+        self._write(encode_frames(records))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, frames: list[bytes]) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(data)
-        if transport.get_write_buffer_size() > _MOST_WAITING_BYTES:
+        transport.writelines(frames)
+        if self._stuck.measure(transport.get_write_buffer_size(), self._loop.time()):
             log.warning("The worker %s takes nothing any more", self.name, extra={"action": "link.stuck"})
             transport.abort()
 

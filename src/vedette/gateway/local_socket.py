@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 import tempfile
 from pathlib import Path
+
+from vedette.errors import StoreError
 
 __all__ = ["clear", "close_to_others", "socket_path"]
 
@@ -18,10 +22,18 @@ def socket_path(directory: Path, name: str) -> Path:
     if len(str(path).encode()) <= _LONGEST:
         return path
     digest = hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"vedette-{digest}"
+    return _private(Path(tempfile.gettempdir()) / f"vedette-{digest}") / name
+
+
+def _private(folder: Path) -> Path:
+    """Among the temporary files anybody can make a folder of this name, or a link: whose it is has to be looked at."""
     folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        text = f"{folder} is not a folder of this user: delete it, or choose a data directory with a shorter path"
+        raise StoreError("E6003", text)
     folder.chmod(0o700)
-    return folder / name
+    return folder
 
 
 def clear(path: Path) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ from vedette.gateway import asking, frames, link
 from vedette.gateway.auth import AuthError, Authority, Grant
 from vedette.gateway.close_codes import CloseCode
 from vedette.gateway.frames import FrameError, Message, message, read_message
+from vedette.gateway.ignored_keys import naming_ignored
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.outbox import Intake
 from vedette.gateway.parcel import Bundle, Parcel
@@ -54,6 +55,16 @@ class State(Enum):
     CLOSED = "closed"
 
 
+class Wish(NamedTuple):
+    """What is special about a subscription here: most have nothing."""
+
+    low: bool = False
+    max_unacked: int | None = None
+    ignored: tuple[str, ...] = ()
+    """Keys that were not read."""
+
+
+_NO_WISH = Wish()
 _HEARTBEAT = Parcel(message("heartbeat"))
 
 
@@ -71,7 +82,7 @@ class Connection:
         "_size",
         "_tally",
         "_waiting",
-        "_wanted",
+        "_wishes",
         "checksum",
         "clogged",
         "grant",
@@ -116,8 +127,8 @@ class Connection:
         """Bytes of the message that is being taken."""
         self._waiting: list[tuple[Message, int]] | None = None
         """What came while the engine was asked, with its bytes."""
-        self._wanted: dict[str, frames.Subscribe] | None = None
-        """Subscriptions that are asked for and not there yet."""
+        self._wishes: dict[str, Wish] | None = None
+        """As the client's messages have it so far: of several subscriptions under one name the last's."""
 
     # --- in -----------------------------------------------------------------------------------------------------
 
@@ -267,18 +278,15 @@ class Connection:
         )
 
     def _subscribe(self, msg: Message) -> None:
-        payload = asking.subscription(msg)
+        payload, ignored = asking.subscription(msg)
         assert msg.id is not None
-        wanted = self._wanted if self._wanted is not None else {}
-        if msg.id not in self.subscriptions and (
-            len(self.subscriptions) + len(wanted) >= self._limits.max_subscriptions_per_connection
-        ):
-            self._refuse_more(msg.id, self._limits.max_subscriptions_per_connection)
+        most = self._limits.max_subscriptions_per_connection
+        if msg.id not in self.subscriptions and len(self.subscriptions) >= most:
+            self._refuse_more(msg.id, most)
             return
         fields = msgspec.structs.asdict(payload)
         if self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id):
-            wanted[msg.id] = payload
-            self._wanted = wanted
+            self._note(msg.id, Wish(payload.priority == "low", payload.max_unacked, ignored))
 
     def _refuse_more(self, id: str, limit: int) -> None:
         text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
@@ -286,14 +294,21 @@ class Connection:
         error = {"code": "E8006", "name": "WATCH_LIMIT_EXCEEDED", "message": text, "fields": fields}
         self.say(message("error", error, id))
 
-    def wanted(self, sub: str) -> frames.Subscribe:
-        """What was asked for under this name; also for a resume, which asks for nothing new."""
-        found = self._wanted.pop(sub, None) if self._wanted else None
-        if not self._wanted:
-            self._wanted = None
-        return found if found is not None else frames.Subscribe()
+    def _note(self, sub: str, wish: Wish) -> None:
+        self._forget(sub)
+        if wish == _NO_WISH:
+            return
+        known = self._wishes or {}
+        if len(known) >= self._limits.max_subscriptions_per_connection:  # those of watches that ended by themselves
+            known = {name: each for name, each in known.items() if name in self.subscriptions}
+        self._wishes = known | {sub: wish}
+
+    def _forget(self, sub: str) -> None:
+        if self._wishes is not None and self._wishes.pop(sub, None) is not None and not self._wishes:
+            self._wishes = None
 
     def _unsubscribe(self, msg: Message) -> None:
+        self._forget(msg.payload.id)
         self._request(link.Drop(conn=self.number, id=msg.id, sub=msg.payload.id), msg.id)
 
     def _resume(self, msg: Message) -> None:
@@ -332,6 +347,8 @@ class Connection:
                 self.ask_replay(sub)
             self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
             return
+        if payload.operation == "cancel":
+            self._forget(sub.id)
         self._request(asking.steering(self.number, msg), msg.id)
 
     def ask_replay(self, sub: Subscription) -> None:
@@ -360,12 +377,11 @@ class Connection:
 
     def answered(self, data: bytes) -> None:
         self._came_back()
-        self.say(data)
+        if data:
+            self.say(data)
 
     def refused(self, record: link.Failed) -> None:
         """The engine refused a request."""
-        if self._wanted and record.id is not None:
-            self._wanted.pop(record.id, None)
         if self.state is State.OPENING:
             self.state, self.grant = State.NEW, None
             self.say(message("error", record.payload, record.id))
@@ -380,19 +396,19 @@ class Connection:
     def subscribed(self, record: link.Subscribed) -> Subscription:
         """The subscription stands."""
         self._came_back()
-        payload = self.wanted(record.sub)
+        wish = (self._wishes or {}).get(record.sub, _NO_WISH)
         sub = Subscription(
             record.sub,
             stream=record.stream,
             seq=record.seq,
             key=self.key_of((record.sub,)),
-            low=payload.priority == "low",
-            max_unacked=payload.max_unacked if not record.private else None,
+            low=wish.low,
+            max_unacked=wish.max_unacked if not record.private else None,
             credited=record.private,
         )
         self.subscriptions[record.sub] = sub
-        for data in record.first:
-            self.say(data)
+        for number, data in enumerate(record.first):
+            self.say(naming_ignored(data, wish.ignored) if wish.ignored and number == 0 else data)
         return sub
 
     def key_of(self, subs: tuple[str, ...]) -> bytes:

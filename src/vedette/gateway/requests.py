@@ -13,11 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from vedette.engine.execution import LongReadError
-from vedette.engine.result import Result
 from vedette.engine.session import Session
 from vedette.errors import VedetteError
 from vedette.gateway import link
-from vedette.gateway.answers import managed, result_payload, settling_statement
+from vedette.gateway.answers import is_heavy, managed, result_message, settling_statement
 from vedette.gateway.collection_streams import CollectionStream
 from vedette.gateway.frames import FrameError, engine_error, message
 from vedette.gateway.sharing import claims_hash
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Requests"]
 
 log = logging.getLogger(__name__)
+LIGHT_BYTES = 262_144
+"""Of an answer that is put together between two requests; a larger one is, while others are served."""
 
 
 class Requests:
@@ -55,20 +56,22 @@ class Requests:
     def carry_out(self, client: Client, record: Any) -> None:
         try:
             _REQUESTS[type(record)](self, client, record)
-        except VedetteError as error:
-            payload = engine_error(error)
-            if isinstance(record, link.SubscribeTo):
+        except Exception as error:
+            payload = self._words(client, error)
+            if isinstance(record, link.SubscribeTo) and not isinstance(error, FrameError):
                 payload["message"] = f"Subscribe failed: {payload['message']}"
             self._refuse(client, record, payload)
-        except FrameError as error:
-            self._refuse(client, record, {"code": error.code, "message": error.text})
-        except Exception:
-            reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
-            log.exception(
-                "A request failed", extra={"action": "broker.request_failed", "reference": reference}
-            )
-            text = f"internal error; the log has it under {reference}"
-            self._refuse(client, record, {"code": "internal", "message": text})
+
+    def _words(self, client: Client, error: BaseException) -> dict[str, Any]:
+        """What a request failed with, for whoever made it."""
+        if isinstance(error, VedetteError):
+            return engine_error(error)
+        if isinstance(error, FrameError):
+            return {"code": error.code, "message": error.text}
+        reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
+        extra = {"action": "broker.request_failed", "reference": reference}
+        log.error("A request failed", exc_info=error, extra=extra)
+        return {"code": "internal", "message": f"internal error; the log has it under {reference}"}
 
     def _refuse(self, client: Client, record: Any, payload: dict[str, Any]) -> None:
         """Say that it cannot be; a subscription that cannot be brought up is told to begin anew."""
@@ -93,15 +96,22 @@ class Requests:
         watching = client.desk.database.watching
         if watching.full:  # a full watch that holds writers back may be one that is read here
             self._broker.settle()
+        id, text, params = record.id, record.text, record.params
+        most = self._broker.limits.max_answer_bytes
         if record.kind == "run":
-            self._read_elsewhere(client, session, record)
+            self._elsewhere(client, session, id, lambda: result_message(session.run(text, params), id, most))
             return
         try:
-            result = session.execute_undurably(record.text, record.params)
+            result = session.execute_undurably(text, params)
         except LongReadError:
-            self._read_elsewhere(client, session, record)
+            self._elsewhere(
+                client, session, id, lambda: result_message(session.execute(text, params), id, most)
+            )
             return
-        self._answer(client, record.id, result)
+        if result.tick is None and is_heavy(result, LIGHT_BYTES):
+            self._elsewhere(client, session, id, lambda: result_message(result, id, most))
+            return
+        self._broker.say(client, link.Answer(conn=client.conn, data=result_message(result, id, most)), id)
 
     def _defined(self, client: Client) -> dict[str, Any]:
         """What the database's ontology is now; command lines of this machine also learn what else there is."""
@@ -110,28 +120,19 @@ class Requests:
             payload["databases"] = self._broker.home.databases()
         return payload
 
-    def _answer(self, client: Client, id: str | None, result: Result | list[Result]) -> None:
-        if isinstance(result, list):
-            payload: dict[str, Any] = {"results": [result_payload(each) for each in result]}
-        else:
-            payload = result_payload(result)
-        data = message("result", payload, id)
-        self._broker.say(client, link.Answer(conn=client.conn, data=data), id)
-
-    def _read_elsewhere(self, client: Client, session: Session, record: link.Asked) -> None:
-        """A script, or a read that outgrew its slice: it goes on in a thread while others are served."""
+    def _elsewhere(self, client: Client, session: Session, id: str | None, work: Callable[[], bytes]) -> None:
+        """A script, a read that outgrew its slice, or a large answer: a thread does it while others are served."""
         client.busy = True
         session.patient = True
-        work: Callable[..., Any] = session.run if record.kind == "run" else session.execute
-        future: Future[Any] = self._pool.submit(work, record.text, record.params)
+        future = self._pool.submit(work)
 
-        def finish(done: Future[Any]) -> None:
-            self._finished.append(lambda: self._long_read_ended(client, session, record.id, done))
+        def finish(done: Future[bytes]) -> None:
+            self._finished.append(lambda: self._ended_elsewhere(client, session, id, done))
             self._wake()
 
         future.add_done_callback(finish)
 
-    def _long_read_ended(self, client: Client, session: Session, id: str | None, done: Future[Any]) -> None:
+    def _ended_elsewhere(self, client: Client, session: Session, id: str | None, done: Future[bytes]) -> None:
         session.patient = False
         client.busy = False
         error = done.exception()
@@ -139,11 +140,10 @@ class Requests:
             session.close()
             return
         if error is None:
-            self._answer(client, id, done.result())
+            self._broker.say(client, link.Answer(conn=client.conn, data=done.result()), id)
         else:
-            known = isinstance(error, VedetteError)
-            payload = engine_error(error) if known else {"code": "internal", "message": "internal error"}  # type: ignore[arg-type]
-            self._broker.say(client, link.Failed(conn=client.conn, id=id, payload=payload))
+            failed = link.Failed(conn=client.conn, id=id, payload=self._words(client, error))
+            self._broker.say(client, failed)
         for trim in client.postponed():
             self.carry_out(client, trim)
         while client.queue and not client.busy:

@@ -47,6 +47,8 @@ _PING = bytes((0x89, 0x00))
 _TEXT, _PONG = 0x81, 0x8A
 """First bytes of frames that are whole."""
 _CLOSE_SECONDS = 5.0
+_LEAST_TAKEN_BYTES = 65_536
+"""Who takes less than that in `stuck_seconds` takes nothing."""
 _FIRST_STEP = "at_eof"
 """What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
 
@@ -66,8 +68,8 @@ class WebSocketShell(asyncio.Protocol):
         "_connection",
         "_deadline",
         "_descriptor",
-        "_excess",
         "_fragments",
+        "_given",
         "_heard",
         "_most_bytes",
         "_pinged",
@@ -96,8 +98,8 @@ class WebSocketShell(asyncio.Protocol):
         """When it must have shown who it is."""
         self._closing_at: float | None = None
         self._stuck_at: float | None = None
-        self._excess = 0
-        """Bytes that were given to the transport since it takes no more."""
+        self._given = 0
+        """Bytes that the client had to take when it was looked at last, and that came since then."""
         self._sent_code: int | None = None
         self._heard = True
         self._pinged = 0
@@ -189,6 +191,7 @@ class WebSocketShell(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._stuck_at = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
+        self._given = self.buffered()
         self._server.timed.add(self)
         if self._connection is not None:
             self._server.board.clogged(self._connection)
@@ -196,7 +199,7 @@ class WebSocketShell(asyncio.Protocol):
             self._transport.pause_reading()  # who does not listen is not heard
 
     def resume_writing(self) -> None:
-        self._stuck_at, self._excess = None, 0
+        self._stuck_at = None
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
         if self._connection is not None:
@@ -283,10 +286,11 @@ class WebSocketShell(asyncio.Protocol):
         if not framed:
             return
         if self._stuck_at is not None:
-            self._excess += len(framed)
-            if self._excess > self._server.board.limits.outbox_excess_bytes:
+            limits = self._server.board.limits
+            if self.buffered() + len(framed) > limits.outbox_high_bytes + limits.outbox_excess_bytes:
                 self._give_up(CloseCode.STUCK)
                 return
+            self._given += len(framed)
         transport.write(framed)
         self._server.wrote(self)
 
@@ -359,13 +363,21 @@ class WebSocketShell(asyncio.Protocol):
                 self.abort()
         elif self._stuck_at is not None:
             if now >= self._stuck_at:
-                self._give_up(CloseCode.STUCK)
+                self._look_whether_it_takes(now)
         elif self._deadline is None:
             self._server.timed.discard(self)
         elif now >= self._deadline and self._connection is not None:
             self._connection.end(CloseCode.AUTH_TIMEOUT, "auth was due")
         elif now >= self._deadline:
             self.abort()
+
+    def _look_whether_it_takes(self, now: float) -> None:
+        """A slow client is no stuck one: it has its time again as long as it takes something."""
+        left = self.buffered()
+        if self._given - left < _LEAST_TAKEN_BYTES:
+            self._give_up(CloseCode.STUCK)
+        else:
+            self._given, self._stuck_at = left, now + self._server.board.limits.stuck_seconds
 
     def expire(self, moment: datetime) -> None:
         if self._connection is not None:

@@ -172,12 +172,21 @@ class WatchStream(Stream):
         if self.credit is None:
             return [(self, *self.number_event(event)) for event in self.feed.take(None)]
         numbered: list[tuple[Stream, int, bytes]] = []
-        while (room := self._room()) > 0 and (events := self.feed.take(min(room, AT_ONCE))):
+        while (wanted := min(self._room(), AT_ONCE)) > 0:
+            events = self.feed.take(wanted)
             for event in events:
                 seq, tail = self.number_event(event)
                 self._count(len(tail))
                 numbered.append((self, seq, tail))
+            if self._was_all(events, wanted):
+                break
         return numbered
+
+    def _was_all(self, events: list[Event], wanted: int) -> bool:
+        """Whether there is no more to take now. Less work than was asked for is a consumer's fair share: another poll
+        would take a part of the others'."""
+        work = self.feed.options.mode == "consume" and bool(events) and events[-1].delivery_id is not None
+        return not events or (work and len(events) < wanted)
 
     def _count(self, size: int) -> None:
         self._sizes = self._sizes if self._sizes is not None else deque()
@@ -196,17 +205,16 @@ class WatchStream(Stream):
 
     def pull(self, limit: int | None) -> list[tuple[int, bytes]]:
         """What is ready, for one who asks; not more bytes at a time than may be out."""
-        if self.feed.options.mode == "consume":  # a share of the work, which is one poll's
-            return [self.number_event(event) for event in self.feed.take(limit)]
         pulled: list[tuple[int, bytes]] = []
         size = 0
         while size < CREDIT_BYTES and (limit is None or len(pulled) < limit):
-            left = AT_ONCE if limit is None else min(AT_ONCE, limit - len(pulled))
-            events = [self.number_event(event) for event in self.feed.take(left)]
-            if not events:
+            wanted = AT_ONCE if limit is None else min(AT_ONCE, limit - len(pulled))
+            events = self.feed.take(wanted)
+            numbered = [self.number_event(event) for event in events]
+            pulled += numbered
+            size += sum(len(tail) for _, tail in numbered)
+            if self._was_all(events, wanted):
                 break
-            pulled += events
-            size += sum(len(tail) for _, tail in events)
         return pulled
 
     @property

@@ -12,6 +12,7 @@ from vedette.engine.consume_statements import as_consumer
 from vedette.engine.feed import WatchFeed
 from vedette.errors import FilterError, InvalidStatement
 from vedette.gateway import link
+from vedette.gateway.answers import too_large
 from vedette.gateway.audit import audit
 from vedette.gateway.collection_streams import CollectionStream, LeftStream, Wanted
 from vedette.gateway.collection_wishes import (
@@ -43,6 +44,9 @@ PREFETCH = 10
 UNCONFIRMED = 1000
 """The most events of a reliable watch that are out and not acknowledged, when the client does not say."""
 
+SMALLER = (
+    "watch with [initial: none] and read what is there in pages (MATCH … ORDER BY … LIMIT), or RETURN less"
+)
 _ATTEMPTS = 8
 
 
@@ -161,7 +165,14 @@ class Subscribing:
         if initial is not None:
             head = client.desk.head + encode(sub)
             first.append(head + stream.initial(initial))
+            self._check_size(client, sub, first[-1])
         self._subscribed(client, sub, stream, first)
+
+    def _check_size(self, client: Client, sub: str, initial: bytes) -> None:
+        """What a watch begins with is one message."""
+        if len(initial) > self._broker.limits.max_answer_bytes:
+            self._broker.part(client, sub)
+            raise too_large("What the watch begins with", self._broker.limits.max_answer_bytes, SMALLER)
 
     def _ack(self, sub: str, stream: Stream, *, pending: bool, **more: Any) -> bytes:
         payload: dict[str, Any] = {

@@ -19,7 +19,7 @@ from vedette.clock import Clock
 from vedette.gateway import link
 from vedette.gateway.auth import Authority
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
+from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch, encode_frames
 from vedette.gateway.links import FrameReader
 from vedette.gateway.server import GatewayServer
 from vedette.gateway.switchboard import Switchboard
@@ -182,7 +182,13 @@ class GatewayWorker:
         self._flushing = False
         requests, self._requests = self._requests, []
         if requests and self._link is not None and self._link.transport is not None:
-            self._link.transport.write(encode_batch(requests))
+            self._link.transport.writelines(encode_frames(requests, unsaid=self._unsaid))
+
+    def _unsaid(self, record: Any) -> None:
+        """A mistake of ours: whoever asked is told, and goes on."""
+        payload = {"code": "internal", "message": "internal error; the server's log has it"}
+        id = record.sub if isinstance(record, link.SubscribeTo) else getattr(record, "id", None)
+        self.board.said([link.Failed(conn=record.conn, id=id, payload=payload)])
 
     def said(self, records: list[Any]) -> None:
         if any(isinstance(record, link.Drain) for record in records):

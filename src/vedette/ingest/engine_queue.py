@@ -129,16 +129,17 @@ class EngineFileQueue:
             if claim is not None and claim.aside:
                 self._let_go(claim)
         now = self._clock.now()
-        changes: list[tuple[TaskImage | None, TaskImage]] = []
         with self._nodes.transaction(durable=False):
-            for key, task in wanted.items():
-                before = known.get(key)
-                changes.append((before, self._nodes.put(before, task, now, claimed=key in self._by_key)))
-        for before, after in changes:
-            claim = None if before is None else self._by_key.get(after.task.key)
+            new = self._nodes.spawn_all([task for key, task in wanted.items() if key not in known], now)
+            changed = [
+                (before, self._nodes.put(before, wanted[key], now, claimed=key in self._by_key))
+                for key, before in known.items()
+            ]
+        for _, after in changed:
+            claim = self._by_key.get(after.task.key)
             if claim is not None:
                 claim.image, claim.again = after, True
-        self._images.record(changes)
+        self._images.record([*((None, image) for image in new), *changed])
 
     # ---- claims
 

@@ -134,7 +134,7 @@ def _tasks(
     if change.old_path is not None:
         yield _task(row, f"{root}/{change.old_path}", FileOperation.DELETE)
     path = f"{root}/{change.path}"
-    left = excluding(exclusions, path, now) is not None
+    left = bool(exclusions) and excluding(exclusions, path, now) is not None
     yield _task(row, path, FileOperation.DELETE if left else _OPERATIONS[change.kind])
 
 

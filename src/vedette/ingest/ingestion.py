@@ -79,23 +79,21 @@ class Ingestion:
         )
 
     def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
-        """In the order of `files`. All chunks of the batch are embedded together."""
+        """In the order of `files`. What is prepared is stored, while others of the batch may still be prepared."""
         try:
             hashes = self._hashes(files)
         except IngestError as error:
             return [self._failed(file, error) for file in files]
-        wanted = [number for number, file in enumerate(files) if not file.delete]
-        readiness = self._preparation.prepare(
-            [
-                FileToRead(
-                    path=files[number].path,
-                    known_hash=hashes.get((files[number].collection, files[number].path)),
-                )
-                for number in wanted
-            ]
+        readiness = iter(
+            self._preparation.prepare(
+                [
+                    FileToRead(path=file.path, known_hash=hashes.get((file.collection, file.path)))
+                    for file in files
+                    if not file.delete
+                ]
+            )
         )
-        ready = dict(zip(wanted, readiness, strict=True))
-        outcomes = [self._outcome(file, ready.get(number)) for number, file in enumerate(files)]
+        outcomes = [self._outcome(file, None if file.delete else next(readiness)) for file in files]
         try:
             self._store.flush()  # before anybody hears that a file is done
         except IngestError as error:

@@ -6,7 +6,7 @@ runs in the process of the daemon and in a worker of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -73,8 +73,8 @@ Readiness: TypeAlias = PreparedFile | Without | Unusable
 class Preparation(Protocol):
     """The usual mistake: to let one file's exception reach the others of its batch."""
 
-    def prepare(self, files: Sequence[FileToRead]) -> list[Readiness]:
-        """In the order of `files`, one for each."""
+    def prepare(self, files: Sequence[FileToRead]) -> Iterable[Readiness]:
+        """In the order of `files`, one for each; the first may be there before the last is begun."""
         ...
 
 

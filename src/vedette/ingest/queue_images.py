@@ -1,8 +1,8 @@
 """What the owner of the queue knows of each task: at once here, and a moment later in the table that others read.
 
-A thread writes the table, with all that came within `DELAY_SECONDS` in one transaction: nobody waits for it, and a task
-that came and went meanwhile is never written. Looking at the whole table (`rows`, `counts` …) writes first. What cannot
-be written waits here until it can.
+A thread writes the table when nothing came for `QUIET_SECONDS`, or after `PATIENCE` times that, in one transaction:
+nobody waits for it, a burst has the machine to itself, and a task that came and went meanwhile is never written.
+Looking at the whole table (`rows`, `counts` …) writes first. What cannot be written waits here until it can.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ __all__ = ["QueueImages"]
 
 log = logging.getLogger(__name__)
 
-DELAY_SECONDS = 0.05
-MOST_UNWRITTEN = 10_000
+QUIET_SECONDS = 0.05
+PATIENCE = 20
+MOST_UNWRITTEN = 50_000
 """Tasks; whoever adds more writes."""
 
 
@@ -33,6 +34,10 @@ class QueueImages:
         self._table = table
         self._held: Counter[str] = Counter()
         """By watch: tasks that are not dead."""
+        self._keys: set[str] = set()
+        """Of all tasks, dead or not; the same texts that the nodes hold. Whoever is not here is in no table either."""
+        self._records = 0
+        """How often something changed."""
         self._changed = Condition()
         """Guards the two below."""
         self._unwritten: dict[str, TaskImage | None] = {}
@@ -58,6 +63,7 @@ class QueueImages:
         with self._writing, self._changed:
             self._unwritten.clear()
             self._table.replace_all(images)
+            self._keys = {image.task.key for image in images}
             self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
 
     def record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
@@ -65,12 +71,14 @@ class QueueImages:
         if not changes:
             return
         with self._changed:
+            self._records += 1
             for before, after in changes:
                 self._count(before, -1)
                 self._count(after, 1)
                 changed = after or before
                 if changed is not None:
                     self._unwritten[changed.task.key] = after
+                    (self._keys.discard if after is None else self._keys.add)(changed.task.key)
             many = len(self._unwritten) > MOST_UNWRITTEN
             self._changed.notify()
         if many:
@@ -80,7 +88,7 @@ class QueueImages:
         found: dict[str, TaskImage] = {}
         elsewhere = []
         with self._changed:
-            for key in keys:
+            for key in filter(self._keys.__contains__, keys):
                 for some in (self._unwritten, self._being_written):
                     if key in some:
                         image = some[key]
@@ -127,9 +135,15 @@ class QueueImages:
         while not self._closing.is_set():
             with self._changed:
                 self._changed.wait_for(lambda: self._unwritten or self._closing.is_set())
-            self._closing.wait(DELAY_SECONDS)  # more may come
+            self._wait_until_quiet()
             if not self.write():
                 self._closing.wait(1.0)
+
+    def _wait_until_quiet(self) -> None:
+        for _ in range(PATIENCE):
+            before = self._records
+            if self._closing.wait(QUIET_SECONDS) or self._records == before:
+                return
 
     def write(self) -> bool:
         """Whether nothing is left unwritten of what was there."""

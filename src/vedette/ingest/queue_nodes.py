@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from itertools import chain, groupby
+from typing import Any, NamedTuple
 
 from vedette.engine.session import Session
 from vedette.errors import VedetteError
@@ -22,9 +23,22 @@ log = logging.getLogger(__name__)
 
 TASK = "t.id AS file_task, t.key, t.path, t.watch_id, t.collection, t.operation, t.priority, t.queued_at"
 """What is returned of a task, by MATCH and by WATCH."""
-_SPAWN = """SPAWN t: FileTask {
-    key = $key, path = $path, watch_id = $watch_id, collection = $collection, operation = $operation,
-    deletes = $deletes, priority = $priority, queued_at = $queued_at } RETURNING t.id"""
+_TOGETHER = 50
+"""Tasks in one SPAWN, of those that have all but key and path in common."""
+
+
+def _spawning(tasks: int) -> str:
+    items = (
+        f"""SPAWN t{place}: FileTask {{
+    key = $key{place}, path = $path{place}, watch_id = $watch_id, collection = $collection, operation = $operation,
+    deletes = $deletes, priority = $priority, queued_at = $queued_at }}"""
+        for place in range(tasks)
+    )
+    return f"{', '.join(items)} RETURNING id"
+
+
+_SPAWN, _SPAWN_TOGETHER = _spawning(1), _spawning(_TOGETHER)
+_PLACES = tuple(chain.from_iterable((f"key{place}", f"path{place}") for place in range(_TOGETHER)))
 _CHANGE = """MATCH t: FileTask WHERE t.key = $key SET t {
     watch_id = $watch_id, operation = $operation, deletes = $deletes, priority = $priority,
     generation = t.generation + 1 }"""
@@ -55,10 +69,8 @@ class TaskNodes:
         """All that was committed so far."""
         self._session.database.wait(self._session.turn)
 
-    def put(self, before: TaskImage | None, task: FileTask, now: datetime, *, claimed: bool) -> TaskImage:
-        """Within a transaction. A fresh node has no failures and no delay behind it."""
-        if before is None:
-            return self.spawn(task, now)
+    def put(self, before: TaskImage, task: FileTask, now: datetime, *, claimed: bool) -> TaskImage:
+        """Again, within a transaction. A fresh node has no failures and no delay behind it."""
         if before.dead_at is not None:
             self.kill(task.key)
             return self.spawn(task, now)
@@ -78,18 +90,28 @@ class TaskNodes:
 
     def spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
         """Within a transaction."""
-        values = {
-            "key": task.key,
-            "path": task.path,
-            "watch_id": task.watch_id,
-            "collection": task.collection,
-            "operation": task.operation.value,
-            "deletes": task.operation is FileOperation.DELETE,
-            "priority": task.priority,
-            "queued_at": queued_at,
-        }
-        ((element,),) = self._session.execute_undurably(_SPAWN, values).rows
-        return TaskImage(element=element, task=task, queued_at=queued_at)
+        (image,) = self.spawn_all([task], queued_at)
+        return image
+
+    def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskImage]:
+        """Within a transaction; the images in the order of the tasks."""
+        images: list[TaskImage] = []
+        for common, group in groupby(tasks, _common):
+            alike = list(group)
+            values = {**common._asdict(), "queued_at": queued_at}
+            whole = len(alike) - len(alike) % _TOGETHER
+            for start in range(0, whole, _TOGETHER):
+                images += self._spawn(_SPAWN_TOGETHER, alike[start : start + _TOGETHER], values)
+            for task in alike[whole:]:
+                images += self._spawn(_SPAWN, [task], values)
+        return images
+
+    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> Iterator[TaskImage]:
+        own = chain.from_iterable([(task.key, task.path) for task in tasks])
+        made = self._session.execute_undurably(text, {**common, **dict(zip(_PLACES, own, strict=False))})
+        queued_at = common["queued_at"]
+        for (element,), task in zip(made.rows, tasks, strict=True):
+            yield TaskImage(element=element, task=task, queued_at=queued_at)
 
     def kill(self, key: str) -> None:
         """Within a transaction."""
@@ -127,6 +149,23 @@ class TaskNodes:
             self._session.execute("ROLLBACK")
         except VedetteError as error:
             log.debug("Nothing to roll back: %s", error)
+
+
+class _Common(NamedTuple):
+    """What the tasks of one folder mostly have in common."""
+
+    watch_id: str
+    collection: str
+    operation: str
+    deletes: bool
+    priority: int
+
+
+def _common(task: FileTask) -> _Common:
+    operation = task.operation
+    return _Common(
+        task.watch_id, task.collection, operation.value, operation is FileOperation.DELETE, task.priority
+    )
 
 
 def joined(earlier: FileTask | None, later: FileTask) -> FileTask:

@@ -7,7 +7,7 @@ is `vedette.testing.file_queue`, and one contract test holds for both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -58,14 +58,13 @@ class FileTask:
     operation: FileOperation
     priority: int
     """The watch's, from 0 to 10. Deletes go ahead of all others whatever it is."""
+    key: str = field(init=False, repr=False, compare=False)
+    """Collection and path: there is one task of each."""
 
     def __post_init__(self) -> None:
-        within = 0 <= self.priority <= HIGHEST_PRIORITY
-        refuse_unless(within, "priority", self.priority, f"from 0 to {HIGHEST_PRIORITY}")
-
-    @property
-    def key(self) -> str:
-        return f"{self.collection}\n{self.path}"
+        if not 0 <= self.priority <= HIGHEST_PRIORITY:
+            refuse_unless(False, "priority", self.priority, f"from 0 to {HIGHEST_PRIORITY}")
+        object.__setattr__(self, "key", f"{self.collection}\n{self.path}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Batches of files on Spark: read ▸ detect ▸ extract ▸ chunk ▸ embed on the executors, one `mapInArrow` over the tasks.
 
 Where the chunks are stored depends on who can reach the store. Vectors in a folder belong to one process, this one: the
-executors' answers are collected here and stored. A Qdrant server can be reached from anywhere: each executor stores
-what it prepared, and only outcomes come back.
+executors' answers are collected here and stored, while the executors are busy with the next job. A Qdrant server can be
+reached from anywhere: each executor stores what it prepared, and only outcomes come back.
 
 A job costs some hundred milliseconds before the first file is read, and Spark some seconds before the first job. So
 Spark is for backlogs (`BulkConfig`): few files are done in the daemon's own process, and Spark is not even started
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -31,7 +33,7 @@ from vedette.ingest.ingestion import (
     OutcomeStatus,
     failure_of,
 )
-from vedette.ingest.preparation import FileToRead, LocalPreparation, Preparation, Readiness, Unusable
+from vedette.ingest.preparation import FileToRead, LocalPreparation, Readiness, Unusable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +70,8 @@ class BulkConfig:
     """While it runs it gets every batch that is at least so large."""
     batch_files: int = 512
     """Files in one batch; an edit that comes meanwhile waits for as long as one takes."""
+    job_files: int = 128
+    """Files in one job, where the answers are stored here: as one is stored, the next is prepared."""
     batch_bytes: int = 64 * 1024 * 1024
     """Of files in one job; a batch of larger ones becomes several jobs."""
     idle_seconds: float = 120.0
@@ -178,14 +182,20 @@ class SparkPreparation:
     def __init__(self, desk: SparkDesk, recipe: Recipe, embedder: Embedder) -> None:
         """`embedder`: for what Spark does not do."""
         self._desk, self._recipe = desk, recipe
-        self._here: Preparation = LocalPreparation(
+        self._here = LocalPreparation(
             embedder, chunking=recipe.chunking, max_file_bytes=recipe.max_file_bytes
         )
 
-    def prepare(self, files: Sequence[FileToRead]) -> list[Readiness]:
-        return [
-            answer for part in _jobs(files, self._desk.config.batch_bytes) for answer in self._prepared(part)
-        ]
+    def prepare(self, files: Sequence[FileToRead]) -> Iterator[Readiness]:
+        """One job ahead of whoever uses the answers, and no more: they are in memory."""
+        config = self._desk.config
+        jobs = _jobs(files, config.batch_bytes, config.job_files)
+        with ThreadPoolExecutor(1, thread_name_prefix="vedette-spark-job") as ahead:
+            ready = [ahead.submit(self._prepared, part) for part in islice(jobs, 1)]
+            while ready:
+                answers = ready.pop().result()
+                ready += [ahead.submit(self._prepared, part) for part in islice(jobs, 1)]
+                yield from answers
 
     def _prepared(self, files: Sequence[FileToRead]) -> list[Readiness]:
         from vedette.pipeline.file_rows import read_rows, readiness_of
@@ -206,7 +216,7 @@ class SparkIngestion:
     def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
         return [
             outcome
-            for part in _jobs(files, self._desk.config.batch_bytes)
+            for part in _jobs(files, self._desk.config.batch_bytes, len(files))
             for outcome in _on_spark(
                 partial(self._ingested, part), partial(_in_parts, self._here.ingest, part)
             )
@@ -242,13 +252,13 @@ class BulkFiles:
 F = TypeVar("F", FileToRead, FileToIngest)
 
 
-def _jobs(files: Sequence[F], most_bytes: int) -> Iterator[Sequence[F]]:
+def _jobs(files: Sequence[F], most_bytes: int, most_files: int) -> Iterator[Sequence[F]]:
     """Parts of a batch, each small enough to be in memory at once."""
     part: list[F] = []
     size = 0
     for file in files:
         bytes_here = _size(file.path)
-        if part and size + bytes_here > most_bytes:
+        if part and (size + bytes_here > most_bytes or len(part) == most_files):
             yield part
             part, size = [], 0
         part.append(file)

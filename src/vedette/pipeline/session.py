@@ -13,8 +13,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from vedette.errors import PipelineError
+from vedette.pipeline.java_classes import JavaClasses
 
-__all__ = ["LOCAL_MASTER", "end_session", "open_session"]
+__all__ = ["JAVA_OPTIONS", "LOCAL_MASTER", "end_session", "open_session"]
 
 LOCAL_MASTER = "local[2,4]"
 """Two cores, four attempts: with `local[2]` the first worker that dies ends the query."""
@@ -36,9 +37,19 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # Java only plans and passes bytes on here: the second compiler and parallel collectors cost more than they give.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # A batch is planned anew each time and has a row or two: generating code for it took longer than running it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # What nobody looks at without the UI, and is kept up to date at every step of every batch.
+    "spark.ui.liveUpdate.period": "-1",
+    "spark.ui.retainedJobs": "5",
+    "spark.ui.retainedStages": "5",
+    "spark.ui.retainedTasks": "20",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.broadcast.compress": "false",
 }
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java only plans and passes bytes on here: the second compiler and parallel collectors cost more than they give."""
 
 
 def open_session(
@@ -49,6 +60,7 @@ def open_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings: Mapping[str, str] = {
         **_SETTINGS,
+        **JavaClasses.of_this_environment().settings(master, JAVA_OPTIONS),
         **({"spark.local.dir": str(work)} if work is not None else {}),
         **{key.replace("__", "."): value for key, value in more.items()},
     }

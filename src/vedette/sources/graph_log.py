@@ -61,6 +61,9 @@ class GraphLogReader:
     def close(self) -> None:
         self._db.close()
 
+    def forget(self) -> None:
+        """The graph's log keeps nothing for its readers."""
+
     @property
     def epoch(self) -> int:
         """Of the graph's log: offsets of another one mean nothing."""
@@ -75,7 +78,8 @@ class GraphLogReader:
                 images = _Images(self._db)
                 rows = self._db.execute(_ELEMENTS).fetchall()
                 documents = (Document(type_, id, images.of(type_, id, data)) for id, type_, data in rows)
-                append_scan(self._journal, self._source.name, documents, [], self._now())
+                known = self._journal.collections(self._source.tenant)
+                append_scan(self._journal, self._source.name, documents, known, self._now())
         self._journal.append(self._source.name, [], f"{epoch}:{last}")
 
     def poll(self, seconds: float) -> tuple[int, int]:

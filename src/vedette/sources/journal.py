@@ -83,6 +83,10 @@ class CollectionJournal(Protocol):
         """The youngest first."""
         ...
 
+    def quarantined_total(self) -> int:
+        """How many were quarantined so far, by readers and by the pipeline; those that were trimmed count, too."""
+        ...
+
     def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
         """Set the state of all partitions of a source. `new_epoch`: nothing joins what was before with what comes."""
         ...
@@ -127,7 +131,10 @@ class CollectionJournal(Protocol):
     def collections(self, tenant: str) -> list[str]: ...
 
     def trim(self, before_ms: int) -> int:
-        """Forget changes appended before that moment, a prefix only; returns the first offset that is kept."""
+        """Forget changes appended before that moment, a prefix only; returns the first offset that is kept.
+
+        Of the quarantine the youngest stay, whenever they came.
+        """
         ...
 
     def close(self) -> None: ...

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from threading import Event as Flag
 from threading import Thread
+from typing import NamedTuple
 
-from vedette.clock import Clock
+from vedette.clock import Clock, SystemClock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.mongodb.tokens import resume_tokens
+from vedette.sources.rate import TokenBucket
 from vedette.sources.reader import QuickRetries, SourceCare, SourceReader, run_reader
 from vedette.sources.records import Source
 
@@ -52,8 +55,8 @@ _COMMON_OPTIONS = {"start", "on_gap", "events_per_second", "bytes_per_second"}
 _CHOICES = {"start": ("beginning", "now"), "on_gap": ("scan", "resync"), "pre_images": ("true", "false")}
 
 
-def check_source(source: Source) -> None:
-    """E6101 for a name, kind or option that cannot be."""
+def check_source(source: Source, others: Iterable[Source] = ()) -> None:
+    """E6101 for a name, kind or option that cannot be, or not beside the others."""
     if not source.name.isidentifier() or source.name.startswith("_"):
         raise _invalid(f"{source.name!r} is no name: letters, digits and _, not first a digit or _")
     if source.kind not in KINDS:
@@ -68,10 +71,23 @@ def check_source(source: Source) -> None:
             raise _invalid(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
         if name == "resume_after":
             resume_tokens(value)
+    TokenBucket.of(source.options, SystemClock())
+    for other in others:
+        if other.kind == source.kind == "graph" and other.tenant == source.tenant:
+            raise _invalid(
+                f"the database {source.tenant} has the graph {other.name} already, and types of two would be one"
+            )
 
 
 def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
     return KINDS[source.kind](source, journal, clock)
+
+
+class _Reading(NamedTuple):
+    source: Source
+    """As it was when its reader was started; one that was added anew may have another address."""
+    thread: Thread
+    stop: Flag
 
 
 class SourceKeeper:
@@ -87,23 +103,24 @@ class SourceKeeper:
         """`care`: who keeps a source's health, and says when it may be read."""
         self._journal = open_journal(journal, clock)
         self._clock, self._chance, self._care = clock, chance, care
-        self._threads: dict[str, tuple[Thread, Flag]] = {}
+        self._threads: dict[str, _Reading] = {}
 
     def tend(self) -> None:
-        wanted = {source.name: source for source in self._journal.sources()}
-        for name, (thread, stop) in list(self._threads.items()):
-            if name not in wanted or not thread.is_alive():
-                stop.set()
-                del self._threads[name]
+        wanted = {source.name: replace(source, paused=False) for source in self._journal.sources()}
+        for name, reading in list(self._threads.items()):
+            if wanted.get(name) != reading.source or not reading.thread.is_alive():
+                reading.stop.set()
+                if not reading.thread.is_alive():  # a source has one reader: the next one waits for the last
+                    del self._threads[name]
         for name, source in wanted.items():
             if name not in self._threads:
                 self._start(source)
 
     def close(self) -> None:
-        for _, stop in self._threads.values():
-            stop.set()
-        for thread, _ in self._threads.values():
-            thread.join(timeout=10)
+        for reading in self._threads.values():
+            reading.stop.set()
+        for reading in self._threads.values():
+            reading.thread.join(timeout=10)
         self._journal.close()
 
     def _start(self, source: Source) -> None:
@@ -112,7 +129,7 @@ class SourceKeeper:
         thread = Thread(
             target=self._read, args=(source, stop, chance), name=f"source {source.name}", daemon=True
         )
-        self._threads[source.name] = (thread, stop)
+        self._threads[source.name] = _Reading(source, thread, stop)
         thread.start()
 
     def _read(self, source: Source, stop: Flag, chance: Random) -> None:

@@ -19,6 +19,7 @@ from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     MOST_BEHIND,
+    MOST_QUARANTINED,
     Appended,
     Behind,
     ChangeRow,
@@ -76,13 +77,18 @@ class PostgresJournal:
         self._place = psycopg.conninfo.make_conninfo(address, password="")
         self._clock = clock or SystemClock()
         self._lock = RLock()
+        self._done = False
         with reaching(self._place):
-            self._db = psycopg.connect(address, autocommit=True)
-            self._db.execute(f"SET search_path = {SCHEMA}")
+            self._db = self._connect()
             with self._db.transaction():
                 self._take_turn()
                 self._db.execute(_TABLES)
-            self._db.execute(f"LISTEN {_BELL}")
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        db = psycopg.connect(self.address, autocommit=True)
+        db.execute(f"SET search_path = {SCHEMA}")
+        db.execute(f"LISTEN {_BELL}")
+        return db
 
     def _take_turn(self) -> None:
         self._db.execute("SELECT pg_advisory_xact_lock(%s)", (_TURN,))
@@ -227,6 +233,12 @@ class PostgresJournal:
             for id, reason, excerpt, time_ms in rows
         ]
 
+    def quarantined_total(self) -> int:
+        with self._reading() as db:
+            row = db.execute("SELECT coalesce(max(number), 0) FROM quarantine").fetchone()
+        assert row is not None
+        return int(row[0])
+
     def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
@@ -340,10 +352,15 @@ class PostgresJournal:
             first = int(young[0]) if young else self._number("last") + 1
             db.execute('DELETE FROM changes WHERE "offset" < %s', (first,))
             db.execute("UPDATE meta SET value = greatest(value, %s) WHERE key = 'first'", (first,))
+            db.execute(
+                "DELETE FROM quarantine WHERE number <= (SELECT max(number) FROM quarantine) - %s",
+                (MOST_QUARANTINED,),
+            )
         return first
 
     def close(self) -> None:
         with self._lock:
+            self._done = True
             self._db.close()
 
     def _number(self, key: str) -> int:
@@ -353,13 +370,16 @@ class PostgresJournal:
 
     @contextmanager
     def _writing(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        with self._lock, translated(self._place), self._db.transaction():
+        with self._reading() as db, db.transaction():
             self._take_turn()
-            yield self._db
+            yield db
 
     @contextmanager
     def _reading(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """On a line that works: one that was cut is gone for good, so who comes next begins with another."""
         with self._lock, translated(self._place):
+            if self._db.closed and not self._done:
+                self._db = self._connect()
             yield self._db
 
 

@@ -12,8 +12,7 @@ epoch changes, and clients are told to resync.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from threading import Event as Flag
 from typing import NamedTuple, Protocol, TypeVar
@@ -42,6 +41,8 @@ Item = TypeVar("Item")
 
 CHUNK = 1_000
 """Events of one append."""
+CHUNK_BYTES = 16 * 1024 * 1024
+"""Their images, when they are large: an append ends with the one that passes it."""
 POLL_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 60.0
@@ -56,6 +57,10 @@ class SourceReader(Protocol):
 
     def poll(self, seconds: float) -> tuple[int, int]:
         """Append what there is, waiting so long for the first; returns how many events and how many bytes."""
+        ...
+
+    def forget(self) -> None:
+        """The source is removed: give back what the place that is read keeps for us."""
         ...
 
     def close(self) -> None: ...
@@ -107,9 +112,19 @@ class Document(NamedTuple):
     image: bytes
 
 
-def chunks(items: Iterable[Item], size: int = CHUNK) -> Iterator[list[Item]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
+def chunks(
+    items: Iterable[Item], size: int = CHUNK, weigh: Callable[[Item], int] = lambda _: 0
+) -> Iterator[list[Item]]:
+    """Lists of at most `size` items, each ended by the item with which it weighs CHUNK_BYTES."""
+    chunk: list[Item] = []
+    weight = 0
+    for item in items:
+        chunk.append(item)
+        weight += weigh(item)
+        if len(chunk) >= size or weight >= CHUNK_BYTES:
+            yield chunk
+            chunk, weight = [], 0
+    if chunk:
         yield chunk
 
 
@@ -135,11 +150,14 @@ def append_scan(
     collections: Iterable[str],
     now_ms: int,
 ) -> int:
-    """Append the difference between what a scan found and the journal's last images; returns how many changes."""
+    """Append the difference between what a scan found and the journal's last images; returns how many changes.
+
+    `collections`: those in which what was not found is gone. To name one of another source does no harm.
+    """
     scan_id = f"scan:{journal.last_offset()}"  # never twice: whatever a scan appends moves the offset
     missing = {collection: journal.image_keys(source, collection) for collection in collections}
     changed = 0
-    for chunk in chunks(documents):
+    for chunk in chunks(documents, weigh=lambda document: len(document.image)):
         events: list[SourceEvent] = []
         for collection in {document.collection for document in chunk}:
             keys = [document.key for document in chunk if document.collection == collection]
@@ -195,20 +213,36 @@ def run_reader(
             if pause:
                 stop.wait(pause)
                 continue
-            if journal.token(source.name) is None:
-                _begin(reader, journal, source)
-            events, size = reader.poll(POLL_SECONDS)
+            events, size = _read(reader, journal, source)
             care.succeeded()
             stop.wait(buckets.pause(events, size))
         except VedetteError as error:
             if error.code == "E6103":
+                _let_go(reader, source)
                 care.removed()
                 return
-            if error.code == "E6105":
-                _lost(reader, journal, source, error)
-            else:
-                _report(source, error)
-                stop.wait(care.failed(error))
+            _report(source, error)
+            stop.wait(care.failed(error))
+
+
+def _read(reader: SourceReader, journal: CollectionJournal, source: Source) -> tuple[int, int]:
+    """One look. Whatever is no error of ours is told as one: a reader must not die of a document."""
+    try:
+        if journal.token(source.name) is None:
+            _begin(reader, journal, source)
+        try:
+            return reader.poll(POLL_SECONDS)
+        except SourceError as error:
+            if error.code != "E6105":
+                raise
+            _bridge(reader, journal, source, error)
+            return 0, 0
+    except VedetteError:
+        raise
+    except Exception as problem:
+        log.exception("A reader failed", extra={"action": "source.broken", "source": source.name})
+        text = f"the reader of {source.name} failed ({type(problem).__name__}: {str(problem)[:300]})"
+        raise SourceError("E6104", text, fields={"source": source.name}) from problem
 
 
 def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
@@ -217,7 +251,7 @@ def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> 
     journal.mark(source.name, "live")
 
 
-def _lost(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
+def _bridge(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
     log.error("A source lost our place: %s", error, extra={"action": "source.stale", "source": source.name})
     journal.mark(source.name, "stale", error.text)
     scan = source.options.get("on_gap", "scan") == "scan"
@@ -225,6 +259,14 @@ def _lost(reader: SourceReader, journal: CollectionJournal, source: Source, erro
         journal.mark(source.name, "catching-up", "a scan bridges the gap")
     reader.begin(scan=scan)
     journal.mark(source.name, "live", new_epoch=not scan)
+
+
+def _let_go(reader: SourceReader, source: Source) -> None:
+    try:
+        reader.forget()
+    except VedetteError as error:
+        extra = {"action": "source.forget", "source": source.name, "code": error.code}
+        log.warning("A removed source still keeps something for us: %s", error, extra=extra)
 
 
 def _report(source: Source, error: VedetteError) -> None:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "MOST_BEHIND",
+    "MOST_QUARANTINED",
     "Appended",
     "Behind",
     "ChangeRow",
@@ -63,6 +64,11 @@ class SourceEvent:
 
 MOST_BEHIND = 100_000
 """Changes that are counted when somebody asks what is past an offset: who is further behind knows enough by then."""
+
+
+MOST_QUARANTINED = 10_000
+"""What is kept of the quarantine, over all sources, the youngest: a source that sends nothing else must not fill the
+disk."""
 
 
 class Behind(NamedTuple):

@@ -17,6 +17,7 @@ from vedette.sources.append_plan import ImageKey, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     MOST_BEHIND,
+    MOST_QUARANTINED,
     Appended,
     Behind,
     ChangeRow,
@@ -250,6 +251,11 @@ class SqliteJournal:
             for id, reason, excerpt, time_ms in rows
         ]
 
+    def quarantined_total(self) -> int:
+        with self._reading() as db:
+            (number,) = db.execute("SELECT coalesce(max(number), 0) FROM quarantine").fetchone()
+        return int(number)
+
     def mark(self, source: str, state: PartitionState, reason: str = "", *, new_epoch: bool = False) -> None:
         epoch = timestamp_to_ms(self._clock.now())
         with self._writing() as db:
@@ -356,6 +362,10 @@ class SqliteJournal:
             first = young[0] if young else last + 1
             db.execute('DELETE FROM changes WHERE "offset" < ?', (first,))
             db.execute("UPDATE meta SET value = max(value, ?) WHERE key = 'first'", (first,))
+            db.execute(
+                "DELETE FROM quarantine WHERE number <= (SELECT max(number) FROM quarantine) - ?",
+                (MOST_QUARANTINED,),
+            )
         return int(first)
 
     def close(self) -> None:

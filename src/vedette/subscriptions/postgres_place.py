@@ -20,29 +20,41 @@ class PostgresPlace:
     def __init__(self, address: str, tables: Sequence[str], schema: str) -> None:
         self.address = address
         self._place = psycopg.conninfo.make_conninfo(address, password="")
-        self._turn = text_hash(schema) >> 2
+        self._schema, self._turn = schema, text_hash(schema) >> 2
         self._lock = RLock()
+        self._done = False
         with reaching(self._place):
-            self._db = psycopg.connect(address, autocommit=True)
+            self._db = self._connect()
             with self._db.transaction():
                 self._db.execute("SELECT pg_advisory_xact_lock(%s)", (self._turn,))
                 self._db.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-                self._db.execute(f"SET search_path = {schema}")
                 for table in tables:
                     text = table.replace("SERIAL", "bigserial PRIMARY KEY").replace("BLOB", "bytea")
                     self._db.execute(text.replace("INTEGER", "bigint").replace(" STRICT", ""))
-            self._db.execute(f"SET search_path = {schema}")
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        db = psycopg.connect(self.address, autocommit=True)
+        db.execute(f"SET search_path = {self._schema}")
+        return db
+
+    @contextmanager
+    def _line(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """One that works: a line that was cut is gone for good, so who comes next begins with another."""
+        with self._lock, translated(self._place):
+            if self._db.closed and not self._done:
+                self._db = self._connect()
+            yield self._db
 
     @contextmanager
     def writing(self) -> Iterator[Rows]:
-        with self._lock, translated(self._place), self._db.transaction():
-            self._db.execute("SELECT pg_advisory_xact_lock(%s)", (self._turn,))
-            yield _PostgresRows(self._db)
+        with self._line() as db, db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (self._turn,))
+            yield _PostgresRows(db)
 
     @contextmanager
     def reading(self) -> Iterator[Rows]:
-        with self._lock, translated(self._place):
-            yield _PostgresRows(self._db)
+        with self._line() as db:
+            yield _PostgresRows(db)
 
     def change_count(self) -> object:
         """One number that moves with the registry's version; asking is one round trip."""
@@ -51,6 +63,7 @@ class PostgresPlace:
 
     def close(self) -> None:
         with self._lock:
+            self._done = True
             self._db.close()
 
 

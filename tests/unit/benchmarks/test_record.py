@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.case import Metric, Outcome, Series
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks.case import Case, Metric, Outcome, Series
+from benchmarks.cases import CASES
 from benchmarks.machine import Machine
 from benchmarks.page import page
 from benchmarks.record import Run, joined, read_run, write_run
@@ -73,3 +77,22 @@ def test_a_case_that_was_measured_smaller_than_it_says_is_not_judged():
     assert whole.quick_cases == ["b"]
     assert "| b | 1.00 s |  | quick run, smaller: not judged |" in page(whole)
     assert joined([whole, run("wednesday", "b")], ["a", "b"]).quick_cases == []
+
+
+def test_a_run_that_is_cut_short_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    measured: list[str] = []
+
+    def measure(case: Case, *_: object) -> list[Outcome]:
+        measured.append(case.name)
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        return run("2026", case.name).outcomes
+
+    monkeypatch.setattr(command, "run_apart", measure)
+    monkeypatch.setattr(command, "describe", lambda _: run("2026").machine)
+    words = [word for case in CASES[:4] for word in ("--only", case.name)]
+    with pytest.raises(KeyboardInterrupt):
+        command.main([*words, "--quick", "--json", str(tmp_path / "run.json")])
+    kept = read_run(tmp_path / "run.json")
+    assert list(dict.fromkeys(outcome.case for outcome in kept.outcomes)) == measured[:2]
+    assert not kept.complete

@@ -17,6 +17,7 @@ import pytest
 
 import vedette
 from vedette.cli import demo
+from vedette.cli.commands.serve import reachable
 from vedette.cli.server_file import read_server_file
 from vedette.cli.wqm_place import daemon_link
 from vedette.client.blocking import connect_sync
@@ -140,6 +141,28 @@ def test_a_taken_port_is_said(folder: Path) -> None:
     assert found.returncode == 1
     assert f"127.0.0.1:{port} is taken by another program" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize("words", [["serve", "--http-port", "0"], ["gateway"]])
+def test_workers_do_not_share_the_port_of_another_server(folder: Path, words: list[str]) -> None:
+    """SO_REUSEPORT would let them: its clients would come to this database, and ours to that one."""
+    with served() as process, socket.socket() as taken:
+        read_until(process, "curl -N")
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [str(PROGRAM), *words, "--workers", "1", "--port", str(port)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert found.returncode == 1
+    assert f"127.0.0.1:{port} is taken by another program" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("0.0.0.0", None), ("::", None)]
+)
+def test_where_to_connect_is_a_name_that_can_be_connected_to(host: str, shown: str | None) -> None:
+    assert reachable(host) == (shown or socket.gethostname())
 
 
 def test_beyond_this_machine_needs_authentication(folder: Path) -> None:

@@ -129,6 +129,9 @@ class Flaky:
         self.stop.set()
         return 0, 0
 
+    def forget(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -10,13 +10,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from vedette.clock import SystemClock
-from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.folder import UNSETTLED_MS, Folder, Look
+from vedette.sources.files.scan import scan
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
+from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
 
 
 class Place:
@@ -37,6 +42,16 @@ class Place:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         os.utime(file, (1_700_000_000, 1_700_000_000))  # settled long ago
+
+    def settle_folders(self) -> None:
+        """Until a change of a folder is sure to be seen by its times: no two are within one tick."""
+        newest = max(path.stat().st_ctime_ns for path in [self.root, *self.root.rglob("*")])
+        while SystemClock().now().timestamp() * 1000 - newest / 1_000_000 <= UNSETTLED_MS:
+            Event().wait(0.005)
+
+    @property
+    def device(self) -> int:
+        return self.root.stat().st_dev
 
     def told(self, look: Look) -> list[str]:
         self.folder.confirm(look.changes)
@@ -141,11 +156,19 @@ def test_a_hint_at_a_folder_looks_below_it(place: Place) -> None:
     assert place.told(place.folder.look(["nothing/here"])) == []
 
 
+def test_no_path_is_too_deep(place: Place) -> None:
+    deep = "/".join(["d"] * 1_500)
+    place.folder.announce(
+        [FileChange(kind=ChangeKind.CREATED, path=f"{deep}/a", stamp=FileStamp.never_seen(place.device))]
+    )
+    assert place.told(place.folder.look([f"{deep}/a", f"{deep}/b"])) == [f"deleted {deep}/a"]
+
+
 def test_a_file_in_place_of_a_folder(place: Place) -> None:
     place.write("a/1")
     place.all_told()
     shutil.rmtree(place.root / "a")
-    place.write("a")
+    place.write("a", "not the same")  # it may well get the number that the other had
     assert place.told(place.folder.look(["a"])) == ["deleted a/1", "created a"]
     (place.root / "a").unlink()
     place.write("a/1")
@@ -324,3 +347,106 @@ def test_depth_and_patterns_are_kept_on_both_ways(place: Place) -> None:
     hints = ["x/y/c.md", "x/y", "skip/d.md", "e.txt", "skip"]
     assert place.told(place.folder.look(hints)) == []
     assert place.all_told() == ["created a.md", "created x/b.md"]
+
+
+def test_a_rescan_looks_into_folders_that_something_points_at(place: Place) -> None:
+    for folder in ("quiet", "heard", "came", "went"):
+        place.write(f"{folder}/a")
+        place.write(f"{folder}/b")
+    place.all_told()
+    place.settle_folders()
+    place.all_told()  # the folders are known as they are now
+    place.write("quiet/a", "longer")
+    place.write("heard/a", "longer")
+    place.write("came/new/c")
+    (place.root / "went/b").unlink()
+    look = place.folder.rescan({"heard"})
+    assert place.told(look) == ["deleted went/b", "created came/new/c", "changed heard/a"]
+    assert sorted(look.left) == ["quiet/a", "quiet/b"], "nothing says that something was written there"
+    assert place.told(place.folder.look(look.left)) == ["changed quiet/a"]
+
+
+def test_another_folder_in_the_place_of_one_is_looked_into_whatever_its_dates(place: Place) -> None:
+    for folder in ("v1", "v2"):
+        place.write(f"{folder}/deep/a", folder)
+        place.write(f"{folder}/deep/only in {folder}")
+    place.settle_folders()
+    place.all_told()
+    (place.root / "v1").rename(place.base / "aside")
+    (place.root / "v2").rename(place.root / "v1")
+    shutil.rmtree(place.base / "aside")
+    place.settle_folders()
+    assert place.told(place.folder.rescan(())) == [
+        "deleted v1/deep/only in v1",
+        "moved v2/deep/only in v2 ▸ v1/deep/only in v2",
+        "deleted v2/deep/a",
+        "changed v1/deep/a",
+    ]
+    assert place.all_told() == []
+
+
+def test_a_folder_that_changed_in_this_moment_is_looked_into_again(place: Place) -> None:
+    """A second change within the same tick of the clock leaves the same mtime."""
+    place.write("d/a")
+    place.all_told()
+    status = (place.root / "d").stat()
+    place.write("d/b")
+    os.utime(place.root / "d", ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert place.told(place.folder.rescan(())) == ["created d/b"]
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "append", "delete", "move", "move folder", "remove folder", "settle"]),
+        st.sampled_from(["a", "b", "a/b", "b/a"]),
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["a", "b", "a/b", "b/a", "c"]),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_STEPS, st.sets(st.sampled_from(["", "a", "b", "a/b", "c"])))
+def test_a_rescan_and_what_it_left_find_all_that_a_scan_finds(
+    steps: list[tuple[str, str, str, str]], heard: set[str]
+) -> None:
+    with tempfile.TemporaryDirectory() as base:
+        place = Place(Path(base))
+        for number, (step, folder, name, other) in enumerate(steps):
+            _do(place, step, folder, name, other, number)
+            if number % 7 == 6:
+                place.all_told()
+        look = place.folder.rescan(heard)
+        place.told(look)
+        place.told(place.folder.look([*look.left, *look.unsettled]))
+        known = {path: stamp[:4] for path, stamp in place.seen.known("w").items()}
+        place.folder.reconcile()
+        found = scan(place.root, place.selection).found
+        assert {path: known[path][0] for path in known} == {path: found[path].size for path in found}
+        place.seen.close()
+
+
+def _do(place: Place, step: str, folder: str, name: str, other: str, number: int) -> None:
+    file, target = place.root / folder / name, place.root / other
+    try:
+        match step:
+            case "write":
+                place.write(f"{folder}/{name}", "w" * number)
+            case "append" if file.exists():
+                with file.open("a") as opened:
+                    opened.write("more")
+            case "delete":
+                file.unlink(missing_ok=True)
+            case "move" if file.exists():
+                target.mkdir(parents=True, exist_ok=True)
+                file.rename(target / name)
+            case "move folder" if (place.root / folder).is_dir() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (place.root / folder).rename(target)
+            case "remove folder":
+                shutil.rmtree(place.root / folder, ignore_errors=True)
+            case "settle":
+                place.settle_folders()
+    except (FileExistsError, NotADirectoryError, IsADirectoryError, OSError):
+        pass  # that cannot be done to what is there

@@ -61,6 +61,36 @@ def test_what_the_engine_commits_reaches_the_journal(tmp_path: Path):
     journal.close()
 
 
+def test_what_was_deleted_in_a_gap_is_told(tmp_path: Path):
+    """Also when nothing of its type is left."""
+    home = tmp_path / "data"
+    journal = open_journal(tmp_path)
+    source = Source(name="board", kind="graph", address=str(home))
+    journal.add_source(source)
+    with vedette.open(home) as db, db.session() as s:
+        db.define("node Task { title: String }\nnode Note { text: String }")
+        s.run('SPAWN t: Task { title = "a" }; SPAWN t: Task { title = "b" }; SPAWN n: Note { text = "c" }')
+    reader = GraphLogReader(source, journal, SystemClock())
+    reader.begin(scan=True)
+    last = journal.last_offset()
+    with vedette.open(home) as db, db.session() as s:
+        s.run('MATCH t: Task WHERE t.title = "a" KILL t; MATCH n: Note KILL n')
+    reader.begin(scan=True)
+    rows = journal.read(last, journal.last_offset())
+    assert sorted((row.op, row.collection) for row in rows) == [("delete", "Note"), ("delete", "Task")]
+    reader.close()
+    journal.close()
+
+
+def test_one_graph_a_database():
+    """Its types carry no name of a source: those of two would be one collection."""
+    one, two = (Source(name=name, kind="graph", address=name) for name in ("one", "two"))
+    with pytest.raises(SourceError, match="has the graph one already"):
+        check_source(two, [one])
+    check_source(Source(name="two", kind="graph", address="two", tenant="other"), [one])
+    check_source(Source(name="two", kind="postgres", address="two"), [one])
+
+
 # --- the loop around a reader -------------------------------------------------------------------------------------
 
 
@@ -70,6 +100,7 @@ class Scripted:
     def __init__(self, journal: Any, *script: int | SourceError) -> None:
         self._journal, self._script = journal, list(script)
         self.begun: list[bool] = []
+        self.forgotten = False
         self.stop = Flag()
 
     def begin(self, *, scan: bool) -> None:
@@ -84,6 +115,9 @@ class Scripted:
         if isinstance(step, SourceError):
             raise step
         return step, step
+
+    def forget(self) -> None:
+        self.forgotten = True
 
     def close(self) -> None: ...
 
@@ -136,6 +170,7 @@ def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert reader.begun == []
+    assert reader.forgotten, "also when the reader was just making its slot anew"
     journal.close()
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import bson
 import pymongo
 import pytest
+from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
 
 from tests.mongodb.server import mongodb_uri
 from vedette.clock import SystemClock
-from vedette.errors import SourceError
+from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import check_source
@@ -197,7 +199,7 @@ def test_an_update_with_its_pre_image():
 
 @pytest.mark.parametrize(
     ("kind", "op"),
-    [("drop", "drop"), ("rename", "drop"), ("invalidate", "invalidate"), ("createIndexes", None)],
+    [("drop", "drop"), ("rename", "drop"), ("invalidate", "drop"), ("createIndexes", None)],
 )
 def test_events_about_collections(kind: str, op: str | None):
     change = read_event({"_id": TOKEN, "operationType": kind, "clusterTime": bson.Timestamp(1, 1)})
@@ -230,3 +232,146 @@ def test_values_of_bson():
     }
     assert key_of(document["_id"]) == f'{{"a": 1, "b": "{OID}"}}'
     assert key_of("text") == "text"
+
+
+def test_values_that_need_care():
+    """Whole decimals are whole numbers, and what Python cannot say does not stop the stream."""
+    assert plain(bson.Decimal128("9007199254740993")) == 9007199254740993
+    assert plain(bson.Decimal128("1E40")) == 1e40
+    assert plain(DatetimeMS(2**60)) == '{"$date": {"$numberLong": "1152921504606846976"}}'
+
+
+def test_keys_that_look_alike_are_two():
+    keys = [1, "1", 1.5, "1.5", True, "true", None, "null", OID, str(OID), [1], "[1]", {"a": 1}, '{"a": 1}']
+    keys += ["a", '"a"', "a\0", "a\0b", "NaN", float("nan"), "-1e5", "1-2", "2024-01-01", "nullable"]
+    assert len({key_of(key) for key in keys}) == len(keys)
+    assert [key_of(key) for key in ("1-2", "2024-01-01", "nullable", "0x1")] == [
+        "1-2",
+        "2024-01-01",
+        "nullable",
+        "0x1",
+    ]
+
+
+# --- what stops others --------------------------------------------------------------------------------------------
+
+
+def test_documents_that_a_driver_chokes_on(shop: Shop):
+    reader = shop.reader()
+    reader.begin(scan=True)
+    orders = shop.db["orders"]
+    orders.insert_one({"_id": 2, "at": DatetimeMS(2**60)})
+    orders.insert_one(RawBSONDocument(bson.encode({"_id": 3, "v": "abcd"}).replace(b"abcd", b"ab\xff\xfe")))
+    orders.insert_one({"_id": "1", "status": "another"})
+    orders.insert_one({"_id": "a\0b", "n": 1})
+    drained(reader)
+    orders.update_one({"_id": "a\0b"}, {"$set": {"n": 2}})
+    orders.delete_one({"_id": "1"})
+    drained(reader)
+    assert shop.state()["2"]["at"].startswith('{"$date"')
+    assert shop.state()["3"]["v"] == "ab\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}"
+    assert shop.state()["1"]["status"] == "open"
+    again = shop.reader()
+    last = shop.journal.last_offset()
+    again.begin(scan=True)
+    assert shop.changes(last) == [], "a scan says the same as the stream"
+
+
+def test_what_the_journal_refused_is_asked_for_again(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    reader = shop.reader()
+    reader.begin(scan=True)
+    drained(reader)
+    shop.db["orders"].insert_one({"_id": 2})
+
+    def full(*_: Any) -> None:
+        raise StoreError("E6002", "the disk is full")
+
+    monkeypatch.setattr(shop.journal, "append", full)
+    with pytest.raises(StoreError):
+        reader.poll(0)
+    monkeypatch.undo()
+    drained(reader)
+    assert set(shop.state()) == {"1", "2"}
+
+
+def test_a_collection_that_is_dropped_and_there_again(shop: Shop):
+    """Also what was in it for a moment only, and what is in it before we notice."""
+    reader = shop.reader()
+    reader.begin(scan=True)
+    drained(reader)
+    shop.db["orders"].insert_one({"_id": 2})
+    shop.db["orders"].drop()
+    shop.db["orders"].insert_one({"_id": 9})
+    drained(reader)
+    assert set(shop.state()) == {"9"}
+    shop.db["orders"].insert_one({"_id": 10})
+    drained(shop.reader())
+    assert set(shop.state()) == {"9", "10"}
+
+
+class Recorded:
+    """A stream that answers what was recorded."""
+
+    def __init__(self, *answers: dict[str, Any] | Exception, token: Any = None) -> None:
+        self.answers, self.resume_token, self.closed = list(answers), token, False
+
+    def try_next(self) -> dict[str, Any] | None:
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def following(shop: Shop, monkeypatch: pytest.MonkeyPatch, *streams: Recorded) -> MongodbReader:
+    reader, left = shop.reader(), list(streams)
+    reader.begin(scan=True)
+    monkeypatch.setattr(reader, "_open_stream", lambda *_: left.pop(0))
+    return reader
+
+
+@pytest.mark.parametrize(("code", "ours"), [(286, "E6105"), (91, "E6104"), (10334, "E6105"), (13, "E6106")])
+def test_errors_of_a_stream_that_was_open(shop: Shop, monkeypatch: pytest.MonkeyPatch, code: int, ours: str):
+    reader = following(shop, monkeypatch, Recorded(pymongo.errors.OperationFailure("x", code)))
+    with pytest.raises(SourceError, match=ours):
+        reader.poll(0)
+
+
+def test_events_before_an_error_are_not_passed_over(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    insert = {"_id": TOKEN, "operationType": "insert", "fullDocument": {"_id": 5}, "documentKey": {"_id": 5}}
+    cut = Recorded(insert, pymongo.errors.AutoReconnect("cut"))
+    reader = following(shop, monkeypatch, cut, Recorded(insert))
+    with pytest.raises(SourceError, match="E6104"):
+        reader.poll(0)
+    assert cut.closed
+    reader.poll(0)
+    assert set(shop.state()) == {"1", "5"}
+
+
+def test_the_place_of_an_idle_stream_is_noted(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    """As a server says it with postBatchResumeToken: the log may be cut where nothing of ours was in it."""
+    reader = following(shop, monkeypatch, Recorded(token={"_data": "99"}))
+    reader.poll(0)
+    assert json.loads(shop.journal.token("shop") or "")["orders"]["token"] == {"_data": "99"}
+
+
+def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    listed = [
+        {"name": n, "type": t} for n, t in (("orders", "collection"), ("v", "view"), ("t", "timeseries"))
+    ]
+    reader = shop.reader()
+    monkeypatch.setattr(reader._database, "list_collections", lambda **_: listed, raising=False)
+    reader.begin(scan=True)
+    assert set(json.loads(shop.journal.token("shop") or "")) == {"orders"}
+
+
+def test_a_collection_that_was_gone_while_nobody_looked(shop: Shop):
+    shop.db["lines"].insert_one({"_id": 1})
+    reader = shop.reader()
+    reader.begin(scan=True)
+    shop.db["lines"].drop()
+    last = shop.journal.last_offset()
+    shop.reader().begin(scan=True)
+    assert [change[:2] for change in shop.changes(last)] == [("delete", "1")]

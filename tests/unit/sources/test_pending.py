@@ -57,8 +57,16 @@ def test_load_stretches_the_waits() -> None:
     assert pending.due(8.5, stretch=4.0) == ["a"]
 
 
-@given(st.lists(st.tuples(st.integers(0, 30).map(str), st.floats(0, 3)), max_size=80), st.integers(1, 20))
-def test_every_path_comes_out_or_a_rescan_does(notes: list[tuple[str, float]], most: int) -> None:
+def _left(waiting: set[str], heard: set[str] | None) -> set[str]:
+    """What a rescan does not begin with."""
+    return waiting if heard is None else {path for path in waiting if path.rpartition("/")[0] not in heard}
+
+
+@given(
+    st.lists(st.tuples(st.from_regex("[ab]/[0-9]|[0-9]", fullmatch=True), st.floats(0, 3)), max_size=80),
+    st.integers(3, 20),
+)
+def test_every_path_comes_out_or_its_folder_with_a_rescan(notes: list[tuple[str, float]], most: int) -> None:
     pending, now = PendingPaths(1.0, most), 0.0
     waiting: set[str] = set()
     for path, wait in notes:
@@ -66,11 +74,26 @@ def test_every_path_comes_out_or_a_rescan_does(notes: list[tuple[str, float]], m
         pending.note(path, now)
         waiting.add(path)
         waiting -= set(pending.due(now))
-        if pending.take_rescan(now):
-            waiting.clear()
+        waiting = _left(waiting, pending.take_rescan(now))
         assert len(pending) <= most
     now += 2.0
-    if pending.take_rescan(now):
-        waiting.clear()
+    waiting = _left(waiting, pending.take_rescan(now))
     assert waiting <= set(pending.due(now))
     assert len(pending) == 0
+
+
+def test_a_rescan_begins_where_something_was_heard() -> None:
+    pending = PendingPaths(1.0)
+    for path in ("a/b/x", "a/b/y", "top", "elsewhere/z"):
+        pending.note(path, 0.0)
+    pending.want_rescan(0.0, ["a/b/x", "top"])
+    assert pending.take_rescan(0.5) is None
+    assert pending.take_rescan(1.0) == {"a/b", ""}
+    assert pending.due(1.0) == ["elsewhere/z"], "the others are looked at by the rescan"
+    assert pending.take_rescan(9.0) is None
+
+
+def test_folders_that_were_heard_of_are_bounded() -> None:
+    pending = PendingPaths(1.0, most_paths=3)
+    pending.want_rescan(0.0, [f"{number}/x" for number in range(4)])
+    assert pending.take_rescan(1.0) == set(), "it finds them by what it is left with"

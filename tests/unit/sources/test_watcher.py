@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
+from queue import Empty, Queue
 from threading import Condition, Event
 
 import pytest
@@ -66,9 +67,9 @@ class Replica:
 
 
 class Setting:
-    def __init__(self, base: Path, force_polling: str | None) -> None:
-        self.base, self.root, self.force_polling = base, base / "root", force_polling
-        self.root.mkdir()
+    def __init__(self, base: Path, force_polling: str | None, root: str = "root") -> None:
+        self.base, self.root, self.force_polling = base, base / root, force_polling
+        self.root.mkdir(exist_ok=True)
         self.replica = Replica()
         self.start()
 
@@ -258,6 +259,72 @@ def test_too_few_watches_fall_back_to_polling(tmp_path: Path, monkeypatch: pytes
     setting.settle()
     assert setting.replica.modes == [("polling", "OS file watch limit reached")]
     setting.stop()
+
+
+class Overflowing:
+    """Tells of what is put into `batches`, and of nothing else that happens: the rest was lost on the way."""
+
+    def __init__(self) -> None:
+        self.batches: Queue[set[tuple[object, str]]] = Queue()
+        self.stopping = Event()
+
+    def watch(self, *_: object, stop_event: Event, **__: object) -> Overflowing:
+        self.stopping = stop_event
+        return self
+
+    def __next__(self) -> set[tuple[object, str]]:
+        if self.stopping.is_set():
+            raise StopIteration
+        try:
+            return self.batches.get(timeout=0.02)
+        except Empty:
+            return set()
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words of a burst were lost, from folders that the others tell of and from folders of which none is heard."""
+    import watchfiles
+
+    told = Overflowing()
+    monkeypatch.setattr(watchfiles, "watch", told.watch)
+    monkeypatch.setattr(watcher, "LEFT_AT_ONCE", 7)
+    for folder in ("busy", "aside", "quiet"):
+        (tmp_path / "files" / folder).mkdir(parents=True)
+    for number in range(30):
+        (tmp_path / f"files/quiet/{number}").write_text("1")
+    (tmp_path / "files/aside/gone").write_text("1")
+    while _is_young(tmp_path / "files/aside"):
+        Event().wait(0.01)
+    setting = Setting(tmp_path, None, root="files")
+    setting.replica.wait(lambda: len(setting.replica.files) == 31 and setting.replica.scans > 0)
+    scans, lines = setting.replica.scans, len(setting.replica.changes)
+
+    (setting.root / "quiet/17").write_text("in place")
+    (setting.root / "aside/gone").unlink()
+    (setting.root / "aside/new/deep").mkdir(parents=True)
+    (setting.root / "aside/new/deep/file").write_text("1")
+    for number in range(1_500):
+        (setting.root / f"busy/{number}").write_text("1")
+    told.batches.put({(1, f"{setting.root}/busy/{number}") for number in range(watcher.BURST)})
+    setting.settle()
+    setting.replica.wait(
+        lambda: any(
+            (change.kind, change.path) == (ChangeKind.CHANGED, "quiet/17")
+            for change in setting.replica.changes[lines:]
+        )
+    )
+    setting.stop()
+    assert setting.replica.scans == scans, "not everything was looked at"
+
+
+def _is_young(folder: Path) -> bool:
+    """So that a change within the same tick of the clock could leave its times as they are."""
+    return SystemClock().now().timestamp() - folder.stat().st_ctime < 0.1
 
 
 def test_a_local_disk_is_told_of(tmp_path: Path) -> None:

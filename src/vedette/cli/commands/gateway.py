@@ -48,13 +48,16 @@ def gateway(
     from vedette.cli.display import TableDisplay
     from vedette.cli.stopping import StopSignal
     from vedette.cli.supervisor import Supervisor
+    from vedette.cli.taken_port import check_free
     from vedette.clock import SystemClock
 
     _engine_socket(data)
+    check_free(host, port, "--port")
     children = [worker_child(data, host, port, number) for number in range(workers)]
     display = TableDisplay()
     with StopSignal() as stop:
-        display.out.print(f"{workers} gateway workers on ws://{host}:{port}; Ctrl-C ends them.")
+        count = "1 gateway worker" if workers == 1 else f"{workers} gateway workers"
+        display.out.print(f"{count} on {host}:{port}; Ctrl-C ends.")
         code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
     raise typer.Exit(code)
 
@@ -95,7 +98,8 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     """The child: one worker."""
     import uvloop
 
-    from vedette.cli.engine_process import stop_asked, taken_port
+    from vedette.cli.engine_process import stop_asked
+    from vedette.cli.taken_port import taken_port
     from vedette.clock import SystemClock
     from vedette.gateway.auth import TokenAuthority, authority_of
     from vedette.gateway.limits import GatewayLimits

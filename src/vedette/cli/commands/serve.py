@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from socket import gethostname
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from vedette.cli.server_file import ServerFile
     from vedette.engine.home import Vedette
 
-__all__ = ["serve"]
+__all__ = ["reachable", "serve"]
 
 HostOption = Annotated[
     str,
@@ -82,8 +83,11 @@ def serve(
     from vedette.cli.server_file import read_server_file
     from vedette.cli.stopping import StopSignal
     from vedette.cli.supervisor import Child, Supervisor
+    from vedette.cli.taken_port import check_free
     from vedette.clock import SystemClock
 
+    if workers:
+        check_free(host, port, "--port")
     directory = directory_of(data)
     options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
     options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
@@ -152,17 +156,20 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
         _show_board(home, display)
     if samples and directory is not None:
         _show_samples(directory, display)
-    place = f"{found.host}:{found.port}"
-    web = f"{found.host}:{found.http_port}"
+    secure, guarded = bool(home.settings.tls_certificate), bool(home.settings.auth_keys)
+    host = reachable(found.host)
+    web = f"{'https' if secure else 'http'}://{host}:{found.http_port}"
     databases = ", ".join(home.databases())
     display.out.print(f"Vedette serves {home.location} (databases: {databases}).", soft_wrap=True)
-    display.out.print(f"Clients: ws://{place}   HTTP: http://{web}   Ctrl-C ends it.", soft_wrap=True)
+    place = f"{'wss' if secure else 'ws'}://{host}:{found.port}"
+    display.out.print(f"Clients: {place}   HTTP: {web}   Ctrl-C ends it.", soft_wrap=True)
     where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
     collection = "Task" if demo else "YourType"
+    token = '-H "Authorization: Bearer $TOKEN" ' if guarded else ""
     commands = [
         f"{as_typed('vedette')} watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
         f"{as_typed('vedette')} shell {data} --database {database}",
-        f"curl -N 'http://{web}/realtime/sse?database={database}&collection={collection}'",
+        f"curl -N {token}'{web}/realtime/sse?database={database}&collection={collection}'",
     ]
     if samples:
         search = f"search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}"
@@ -170,6 +177,13 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
     display.out.print("Try next, in another terminal:")
     for command in commands:
         display.out.print(f"  {command}", soft_wrap=True, style="bold")
+
+
+def reachable(host: str) -> str:
+    """The name to connect to where a server listens on this address: every address of a machine has none."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        return gethostname()
+    return f"[{host}]" if ":" in host else host
 
 
 def _show_source(display: TableDisplay, directory: Path, data: str) -> None:

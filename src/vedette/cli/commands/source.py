@@ -60,6 +60,7 @@ def add(
     )
     check_source(added)
     with _journal(data) as journal:
+        check_source(added, journal.sources())
         journal.add_source(added)
     _note_watch(data, added)
     print(
@@ -130,14 +131,14 @@ def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
 
     with _journal(data) as journal:
         source = journal.source(name)
+        journal.remove_source(name)  # first: a reader that finds its slot gone would make it anew
         if source.kind == "postgres":
             try:
-                reader: Any = open_reader(source, journal, SystemClock())
+                reader = open_reader(source, journal, SystemClock())
                 reader.forget()
                 reader.close()
             except VedetteError as error:
                 print(f"The slot of {name} could not be given back: {error}")
-        journal.remove_source(name)
     _forget_watch(data, name)
     print(f"{name} is removed.")
 

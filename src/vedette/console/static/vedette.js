@@ -364,6 +364,7 @@ export class Watch {
   }
 
   acknowledged(payload) {
+    if (payload.ignored) console.warn(`Vedette: the server does not know ${payload.ignored.join(", ")}, and did not read it`);
     this.#paused = false;
     this.#chain.set(0, payload.seq);
     this.#token = payload.resumeToken ?? this.#token;

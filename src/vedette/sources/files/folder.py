@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vedette.clock import Clock
-from vedette.sources.files.scan import Scan, scan
+from vedette.sources.files.scan import Listing, Scan, rescan, scan, way_to
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.stamps import FileChange, FileStamp, compare
@@ -38,6 +38,8 @@ class Look:
     """Why the folder, or a disk below it, is not there; None when it is."""
     unsettled: frozenset[str] = frozenset()
     """Paths to be looked at again soon."""
+    left: tuple[str, ...] = ()
+    """Files that a rescan left alone: only a look at each tells whether it was written in place."""
 
 
 class Folder:
@@ -53,6 +55,8 @@ class Folder:
         """Folders with something known below, and how much."""
         for path in self._known:
             self._count_folders(path, 1)
+        self._listed: dict[str, Listing] = {}
+        """Folders whose files were compared, as they were then."""
 
     def __len__(self) -> int:
         """Files that are known."""
@@ -60,14 +64,34 @@ class Folder:
 
     def reconcile(self) -> Look:
         """Compare everything with what is known."""
-        down = self._root_problem()
+        self._listed.clear()
+        return self.rescan(())
+
+    def rescan(self, heard: Collection[str]) -> Look:
+        """Compare what something points at: `heard`, folders relative to the root, and all whose entries changed.
+
+        The other files, whose names are all there as before, are `left`.
+        """
+        down, began = self._root_problem(), self._now_ms()
         if down is not None:
             return Look(down=down)
-        result = scan(self.root, self.selection)
+        result = rescan(self.root, self.selection, self._listed, heard)
         if "" in result.unreadable:
             return Look(down=f"{self.root} may not be read: {result.unreadable['']}")
-        alive = {stamp.device for path, stamp in self._known.items() if path in result.found}
-        return self._compared(self._known, result, alive)
+        self._remember(result, began)
+        known, left = self._known, list[str]()
+        if result.passed:
+            left = [path for path in self._known if path.rpartition("/")[0] in result.passed]
+            known = {path: self._known[path] for path in self._known.keys() - left}
+        alive = {stamp.device for path, stamp in known.items() if path in result.found}
+        return replace(self._compared(known, result, alive), left=tuple(left))
+
+    def _remember(self, result: Scan, began: int) -> None:
+        """Folders that changed just now may change again without a visible difference: those are not known."""
+        kept = {path: self._listed[path] for path in result.passed}
+        settled = 1_000_000 * (began - UNSETTLED_MS)
+        kept |= {path: each for path, each in result.listed.items() if each.stamp.ctime_ns < settled}
+        self._listed = kept
 
     def look(self, paths: Iterable[str]) -> Look:
         """Compare these paths, relative to the root, and what is below them, with what is known."""
@@ -141,16 +165,20 @@ class Folder:
         Of two names of one folder the kernel tells either; only one of them is ours.
         """
         root, real_root = str(self.root), os.path.realpath(self.root)
-        real_folders: dict[str, str] = {}
+        starts: dict[str, str | None] = {}
+        """Folder ▸ what ours of the paths in it begin with; None when it is not below the root."""
         found = set()
         for path in paths:
             folder, _, name = path.rpartition("/")
-            if folder not in real_folders:
-                real_folders[folder] = os.path.realpath(folder or "/")
-            relative = _below(f"{real_folders[folder].rstrip('/')}/{name}", real_root)
-            relative = _below(path, root) if relative is None else relative
-            if relative is not None:
-                found.add(relative)
+            if folder not in starts:
+                below = _below(os.path.realpath(folder or "/"), real_root)
+                below = _below(folder, root) if below is None else below
+                starts[folder] = f"{below}/" if below else below
+            start = starts[folder]
+            if start is not None:
+                found.add(start + name)
+            elif path == root or f"{os.path.realpath(folder or '/').rstrip('/')}/{name}" == real_root:
+                found.add("")
         return found
 
     def identity(self) -> tuple[int, int] | None:
@@ -175,7 +203,7 @@ class Folder:
         doubtful = self._doubtful(visible, result.found, alive)
         certain = {path: stamp for path, stamp in visible.items() if path not in doubtful}
         changes = compare(certain, result.found)
-        now = timestamp_to_ms(self._clock.now())
+        now = self._now_ms()
         unsettled = {
             change.path
             for change in changes
@@ -188,6 +216,9 @@ class Folder:
             down=down,
             unsettled=frozenset(unsettled),
         )
+
+    def _now_ms(self) -> int:
+        return timestamp_to_ms(self._clock.now())
 
     def _doubtful(
         self, known: Mapping[str, FileStamp], found: Mapping[str, FileStamp], alive: set[int]
@@ -205,11 +236,16 @@ class Folder:
     def _device_above(self, path: str, devices: dict[str, int | None]) -> int | None:
         """The device of the nearest folder above that is there."""
         folder = path.rpartition("/")[0]
-        if folder not in devices:
+        missing = list[str]()
+        while folder not in devices:
             try:
                 devices[folder] = (self.root / folder).stat().st_dev
             except OSError:
-                devices[folder] = self._device_above(folder, devices) if folder else None
+                missing.append(folder)
+                if not folder:
+                    devices[folder] = None
+                folder = folder.rpartition("/")[0]
+        devices.update(dict.fromkeys(missing, devices[folder]))
         return devices[folder]
 
 
@@ -224,9 +260,13 @@ def _below(path: str, root: str) -> str | None:
 def _topmost(paths: Iterable[str]) -> list[str]:
     """Without those that are below another: a look at a folder looks at all of it."""
     kept: set[str] = set()
+    covered: dict[str, bool] = {"": False}
+    """Folder ▸ whether it or one above it is kept: they come before all that is in them."""
     for path in sorted(set(paths)):
-        parts = path.split("/")
-        if not any("/".join(parts[:length]) in kept for length in range(1, len(parts))):
+        folder = path.rpartition("/")[0]
+        for each in reversed(way_to(folder, covered)):
+            covered[each] = each in kept or covered[each.rpartition("/")[0]]
+        if not covered[folder]:
             kept.add(path)
     return sorted(kept)
 

@@ -2,12 +2,13 @@
 
 The first word of a path is followed up soon, after a moment in which a writer may finish. If more is heard of it within
 the debounce it is *busy*: it is looked at again when it was quiet for the debounce, or after ten debounces, so that a
-file that is written all the time is looked at all the same. More paths than the bound collapse into one mark: rescan
-everything.
+file that is written all the time is looked at all the same. More paths than the bound collapse into one mark, a rescan,
+and the folders that they were in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
 __all__ = ["MOST_PATHS", "PendingPaths"]
@@ -29,6 +30,8 @@ class PendingPaths:
         self._looked: dict[str, float] = {}
         """Path ▸ when it was last handed out, of those that are or may become busy; oldest first."""
         self._rescan: tuple[float, float] | None = None
+        self._heard: set[str] = set()
+        """Folders of which something was heard before the rescan. A rescan finds everything without: only later."""
 
     def __len__(self) -> int:
         return len(self._times)
@@ -44,13 +47,16 @@ class PendingPaths:
         first, _ = self._times.get(path, (now, now))
         self._times[path] = (first, now)
         if len(self._times) > self._most:
+            self.want_rescan(now, self._times)
             self._times.clear()
-            self.want_rescan(now)
 
-    def want_rescan(self, now: float) -> None:
-        """The whole folder is to be compared with what is known of it, once it is quiet."""
+    def want_rescan(self, now: float, heard: Iterable[str] = ()) -> None:
+        """Words were lost, or are too many: a rescan is due once it is quiet. `heard`: paths that were told of."""
         first, _ = self._rescan or (now, now)
         self._rescan = (first, now)
+        self._heard.update(map(_folder, heard))
+        if len(self._heard) > self._most:
+            self._heard.clear()
 
     def due(self, now: float, stretch: float = 1.0, most: int = MOST_PATHS) -> list[str]:
         """Takes out the paths whose time has come, the first of them. `stretch`: of all waits, under load."""
@@ -73,22 +79,30 @@ class PendingPaths:
             self._looked[path] = now
         return ready
 
-    def take_rescan(self, now: float, stretch: float = 1.0) -> bool:
-        """Whether to rescan now. All paths go with it: a scan looks at every one of them."""
+    def take_rescan(self, now: float, stretch: float = 1.0) -> set[str] | None:
+        """The folders to begin with, when a rescan is due now. The paths in them go with it: it looks at every one."""
         debounce = self._debounce * stretch
         if self._rescan is None or not _is_due(self._rescan, now, debounce, PATIENCE * debounce):
-            return False
-        self._rescan = None
-        self._times.clear()
-        return True
+            return None
+        heard, self._heard, self._rescan = self._heard, set(), None
+        self._times = {path: times for path, times in self._times.items() if _folder(path) not in heard}
+        return heard
 
     def _forget_quiet(self, before: float) -> None:
         """Those that were handed out before and not heard of since."""
-        for path, moment in list(self._looked.items()):
-            if moment > before and len(self._looked) <= self._most:
-                return
-            if path not in self._times or len(self._looked) > self._most:
-                del self._looked[path]
+        quiet: list[str] = []
+        for path, moment in self._looked.items():
+            too_many = len(self._looked) - len(quiet) > self._most
+            if moment > before and not too_many:
+                break
+            if path not in self._times or too_many:
+                quiet.append(path)
+        for path in quiet:
+            del self._looked[path]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _is_due(times: tuple[float, float], now: float, quiet: float, patience: float) -> bool:

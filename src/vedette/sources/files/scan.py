@@ -1,5 +1,8 @@
 """Looking at a folder: every file that is taken, with its stamp; and what could not be looked at.
 
+`scan` looks at everything, `rescan` only into folders that something points at: whatever came, went or was renamed in a
+folder moves its mtime. What was written in place does not.
+
 Links. A link to a file or folder inside the root is left out: that is there under its own name. A link to a folder
 outside is followed, but links inside of that are not, so that no loop and no explosion is possible. Only regular files
 are taken: opening a named pipe would wait for ever.
@@ -9,14 +12,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.stamps import FileStamp
 
-__all__ = ["Scan", "scan", "stamp_of"]
+__all__ = ["FolderStamp", "Listing", "Scan", "rescan", "scan", "stamp_of", "way_to"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,10 @@ class Scan:
     found: dict[str, FileStamp] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     """Path ▸ why."""
+    listed: dict[str, Listing] = field(default_factory=dict)
+    """Folders whose files were looked at."""
+    passed: set[str] = field(default_factory=set)
+    """Folders that are as they were listed before, and whose files were left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +43,68 @@ class _Folder:
     through_link: bool
 
 
+class FolderStamp(NamedTuple):
+    """How a folder looked. Two equal stamps are the same entries, but for changes within one clock tick."""
+
+    mtime_ns: int
+    ctime_ns: int
+    """Moves when the folder itself is renamed, or who may read it changes."""
+    inode: int
+    device: int
+
+    def same_folder(self, other: FolderStamp) -> bool:
+        return (self.inode, self.device) == (other.inode, other.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    stamp: FolderStamp
+    """From before its entries were read."""
+    folders: tuple[_Folder, ...]
+    """Those in it that are entered."""
+
+
 def scan(root: Path, selection: FolderSelection, starts: Iterable[str] = ("",)) -> Scan:
     """Everything at and below the starts, paths relative to the root. A start that is not there adds nothing."""
     result, way = Scan(), _Way(root, selection)
     for start in starts:
         waiting = [_Folder("", False)] if start == "" else _entered(way, start, result)
         while waiting:
-            waiting.extend(_look_into(root, way.real_root, selection, waiting.pop(), result))
+            waiting.extend(_look_into(way, waiting.pop(), result))
+    return result
+
+
+def rescan(
+    root: Path, selection: FolderSelection, listed: Mapping[str, Listing], heard: Collection[str]
+) -> Scan:
+    """Everything but the files of folders that are as they were `listed`, and of which nothing was heard."""
+    result, way = Scan(), _Way(root, selection)
+    waiting = [(_Folder("", False), True)]
+    while waiting:
+        folder, same = waiting.pop()
+        before = listed.get(folder.path) if same else None  # what was below another folder says nothing
+        stamp = None if before is None else _folder_stamp(way, folder)
+        if before is not None and stamp == before.stamp and folder.path not in heard:
+            result.passed.add(folder.path)
+            below: Iterable[_Folder] = before.folders
+        else:
+            below = _look_into(way, folder, result)
+        same = before is not None and stamp is not None and stamp.same_folder(before.stamp)
+        waiting.extend((each, same) for each in below)
     return result
 
 
 def stamp_of(status: os.stat_result) -> FileStamp:
     return FileStamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+def way_to(folder: str, known: Collection[str]) -> list[str]:
+    """The folder and those above it, up to the first that is known; by a loop, however deep it is."""
+    way = []
+    while folder not in known:
+        way.append(folder)
+        folder = folder.rpartition("/")[0]
+    return way
 
 
 class _Way:
@@ -58,10 +116,10 @@ class _Way:
 
     def into(self, folder: str) -> bool | None:
         """Whether a link leads there; None when nothing of it is taken."""
-        if folder not in self._through_link:
-            above = self.into(folder.rpartition("/")[0])
-            entered = above is not None and self.selection.enters(folder)
-            self._through_link[folder] = self._past(folder, above) if above is not None and entered else None
+        for each in reversed(way_to(folder, self._through_link)):
+            above = self._through_link[each.rpartition("/")[0]]
+            entered = above is not None and self.selection.enters(each)
+            self._through_link[each] = self._past(each, above) if above is not None and entered else None
         return self._through_link[folder]
 
     def past_link(self, path: str, through_link: bool) -> bool | None:
@@ -100,34 +158,50 @@ def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
     return []
 
 
-def _look_into(
-    root: Path, real_root: str, selection: FolderSelection, folder: _Folder, result: Scan
-) -> Iterator[_Folder]:
+def _look_into(way: _Way, folder: _Folder, result: Scan) -> list[_Folder]:
+    """Note the files of one folder; the folders in it that are entered."""
+    stamp = _folder_stamp(way, folder)
     try:
-        with os.scandir(root / folder.path) as entries:
+        with os.scandir(f"{way.root}/{folder.path}") as entries:
             listed = list(entries)
     except OSError as error:
         _note_problem(folder.path, error, result)
-        return
-    for entry in listed:
-        path = f"{folder.path}/{entry.name}" if folder.path else entry.name
-        if not _is_text(entry.name):
-            shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            result.unreadable[shown] = "its name is not UTF-8"
-            continue
-        try:
-            link = entry.is_symlink()
-            if link and (folder.through_link and entry.is_dir()):
-                continue
-            if link and _inside(os.path.realpath(entry.path), real_root):
-                continue
-            if entry.is_dir():
-                if selection.enters(path):
-                    yield _Folder(path, folder.through_link or link)
-            elif selection.wants(path) and entry.is_file():
-                result.found[path] = stamp_of(entry.stat())
-        except OSError as error:
-            _note_problem(path, error, result)
+        return []
+    below = [each for entry in listed if (each := _look_at(way, folder, entry, result)) is not None]
+    if stamp is not None:
+        result.listed[folder.path] = Listing(stamp, tuple(below))
+    return below
+
+
+def _look_at(way: _Way, folder: _Folder, entry: os.DirEntry[str], result: Scan) -> _Folder | None:
+    """Note it if it is a file; a folder that is entered is returned."""
+    path = f"{folder.path}/{entry.name}" if folder.path else entry.name
+    if not _is_text(entry.name):
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        result.unreadable[shown] = "its name is not UTF-8"
+        return None
+    try:
+        link = entry.is_symlink()
+        if link and (folder.through_link and entry.is_dir()):
+            return None
+        if link and _inside(os.path.realpath(entry.path), way.real_root):
+            return None
+        if entry.is_dir():
+            return _Folder(path, folder.through_link or link) if way.selection.enters(path) else None
+        if way.selection.wants(path) and entry.is_file():
+            result.found[path] = stamp_of(entry.stat())
+    except OSError as error:
+        _note_problem(path, error, result)
+    return None
+
+
+def _folder_stamp(way: _Way, folder: _Folder) -> FolderStamp | None:
+    """None when it cannot be looked at; who tries to list it says why."""
+    try:
+        status = os.stat(f"{way.root}/{folder.path}")  # noqa: PTH116 - of many, and twice as fast
+    except OSError:
+        return None
+    return FolderStamp(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 def _note_problem(path: str, error: OSError, result: Scan) -> None:

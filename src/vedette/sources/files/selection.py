@@ -9,8 +9,8 @@ matches too. `*` and `?` stay within a name, `**` does not.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 __all__ = ["ANY_DEPTH", "FolderSelection"]
 
@@ -28,44 +28,47 @@ class FolderSelection:
     ignore_patterns: tuple[str, ...] = ()
     depth: int = ANY_DEPTH
     """Folders below the root that are entered; 0 is the root alone."""
-    _taken: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
-    _ignored: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
+    _taken: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _ignored: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_taken", tuple(_taking(glob) for glob in self.patterns))
-        object.__setattr__(self, "_ignored", tuple(_ignoring(glob) for glob in self.ignore_patterns))
+        object.__setattr__(self, "_taken", _any_of(map(_taking, self.patterns)))
+        object.__setattr__(self, "_ignored", _any_of(map(_ignoring, self.ignore_patterns)))
 
     def wants(self, path: str) -> bool:
         """Whether this file is taken."""
         if self.depth != ANY_DEPTH and path.count("/") > self.depth:
             return False
-        if any(glob.fullmatch(path) for glob in self._ignored):
+        if self._ignored is not None and self._ignored.fullmatch(path):
             return False
-        return not self._taken or any(glob.fullmatch(path) for glob in self._taken)
+        return self._taken is None or self._taken.fullmatch(path) is not None
 
     def enters(self, folder: str) -> bool:
         """Whether anything below this folder could be taken."""
         if self.depth != ANY_DEPTH and folder.count("/") + 1 > self.depth:
             return False
-        return not all(self._ignores(f"{folder}/{probe}") for probe in _PROBES)
-
-    def _ignores(self, path: str) -> bool:
-        return any(glob.fullmatch(path) for glob in self._ignored)
+        ignored = self._ignored
+        return ignored is None or not all(ignored.fullmatch(f"{folder}/{probe}") for probe in _PROBES)
 
 
-def _taking(glob: str) -> re.Pattern[str]:
-    return _compiled(glob, below=glob.strip("/").count("/") > 0)
+def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
+    """One expression for all of them; None for none."""
+    text = "|".join(globs)
+    return re.compile(text, re.DOTALL) if text else None
 
 
-def _ignoring(glob: str) -> re.Pattern[str]:
-    return _compiled(glob, below=True)
+def _taking(glob: str) -> str:
+    return _expression(glob, below=glob.strip("/").count("/") > 0)
 
 
-@lru_cache(maxsize=1_000)
-def _compiled(glob: str, *, below: bool) -> re.Pattern[str]:
+def _ignoring(glob: str) -> str:
+    return _expression(glob, below=True)
+
+
+def _expression(glob: str, *, below: bool) -> str:
     start = "" if glob.startswith("/") else r"(?:.*/)?"
     end = r"(?:/.*)?" if below else ""
-    return re.compile(f"{start}{_translated(glob.strip('/'))}{end}", re.DOTALL)
+    return f"(?:{start}{_translated(glob.strip('/'))}{end})"
 
 
 def _translated(glob: str) -> str:

@@ -1,12 +1,16 @@
 """The thin shell around a folder: a thread that hears of changes, waits until it is quiet, looks and tells.
 
-    native    the operating system tells (watchfiles). The whole folder is scanned at the start, after every burst that
-              may have been too much for the kernel's queue, and every `rescan_seconds` to be sure
+    native    the operating system tells (watchfiles). The whole folder is scanned at the start, and every
+              `rescan_seconds` to be sure; after every burst that may have been too much for the kernel's queue a rescan
+              looks at what it may have swallowed
     polling   nobody tells: the whole folder is scanned every `poll_seconds`. For network file systems, and when the
               system's limit of watches is reached; the listener is told so, with the reason
 
 The kernel's queue can overflow, and watchfiles does not pass that on (its handler takes events with a path only). So a
-burst of `BURST` paths within one reading counts as an overflow, and the folder is scanned once it is quiet.
+burst of `BURST` paths within one reading counts as an overflow. Once it is quiet the rescan compares all files of the
+folders that the burst told of, and of those whose own mtime says that something came, went or was renamed in them. What
+is left is files that may have been written in place and of whose folder nothing was heard: they are looked at too, a
+few at a time and behind everything that is told.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ log = logging.getLogger(__name__)
 BURST = 1_000
 FEW = 500
 """Paths that are looked at together after some were not taken; twice as many each time that all are."""
+LEFT_AT_ONCE = 1_000
+"""Files that a rescan left, looked at together when nothing else is due."""
 SCAN_SHARE = 0.05
 """Of the time may go into scans while nobody takes what they find."""
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -91,8 +97,12 @@ class FolderWatcher:
         self._pending = PendingPaths(timing.debounce_seconds)
         self._stopping = Event()
         self._last_scan: float | None = None
+        """Of everything."""
+        self._last_rescan = 0.0
         self._scan_seconds = 0.0
-        """What the last one took."""
+        """What the last of both took."""
+        self._left: list[str] = []
+        """Files that the last rescan left alone, still to be looked at."""
         self._appetite = MOST_PATHS
         """Paths that are looked at together: to look at all who wait, every time, would cost more than the work."""
         self._look_again_at = 0.0
@@ -198,7 +208,7 @@ class FolderWatcher:
             if path and self._might_matter(path):
                 self._pending.note(path, now)
         if len(paths) >= BURST or self._pending.rescan_wanted:
-            self._pending.want_rescan(now)
+            self._pending.want_rescan(now, relatives)
         return "" in relatives
 
     def _might_matter(self, path: str) -> bool:
@@ -212,29 +222,44 @@ class FolderWatcher:
         now, stretch = self._clock.monotonic(), self._stretch()
         pause = self._timing.retry_seconds if self._down else scan_seconds * stretch
         due = self._last_scan is None or now - self._last_scan >= pause
-        if self._asked.is_set() or due or (self._may_rescan(now) and self._pending.take_rescan(now, stretch)):
+        if self._asked.is_set() or due:
             return self._reconcile()
+        heard = self._pending.take_rescan(now, stretch) if self._may_rescan(now) else None
+        if heard is not None:
+            return self._scan(lambda: self._folder.rescan(heard))
         if now >= self._look_again_at:
-            paths = self._pending.due(now, stretch, self._appetite)
+            paths = self._pending.due(now, stretch, self._appetite) or self._some_left()
             if paths:
                 self._tell(self._folder.look(paths))
         return True
 
+    def _some_left(self) -> list[str]:
+        some = self._left[-LEFT_AT_ONCE:]
+        del self._left[-LEFT_AT_ONCE:]
+        return some
+
     def _may_rescan(self, now: float) -> bool:
         """While nobody takes what is found, the next scan would find the same."""
-        refused = self._appetite < MOST_PATHS and self._last_scan is not None
-        return not refused or now - (self._last_scan or 0.0) >= self._scan_seconds / SCAN_SHARE
+        refused = self._appetite < MOST_PATHS
+        return not refused or now - self._last_rescan >= self._scan_seconds / SCAN_SHARE
 
     def _reconcile(self) -> bool:
         """Compare everything. False when the folder has to be taken up again."""
         self._asked.clear()
         began_at, began = self._clock.now(), self._clock.monotonic()
-        look = self._folder.reconcile()
-        self._scan_seconds = self._clock.monotonic() - began
-        self._tell(look)
-        self._last_scan, self._down = began, look.down is not None
+        same = self._scan(self._folder.reconcile)
+        self._last_scan = began
         if not self._down:
             self._listener.scanned(began_at)
+        return same
+
+    def _scan(self, look_at_it: Callable[[], Look]) -> bool:
+        """Tell what it finds. False when the folder has to be taken up again."""
+        self._last_rescan = began = self._clock.monotonic()
+        look = look_at_it()
+        self._scan_seconds = self._clock.monotonic() - began
+        self._tell(look)
+        self._left, self._down = list(look.left), look.down is not None
         return self._folder.identity() == self._identity
 
     def _tell(self, look: Look) -> None:

@@ -8,9 +8,8 @@ goes back in time. The place of every stream is one token, appended together wit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from threading import Event as Flag
 from typing import Any
 
@@ -25,17 +24,26 @@ from vedette.errors import SourceError
 from vedette.sources.journal import CollectionJournal
 from vedette.sources.mongodb.reading import ChangeRead, key_of, plain, read_event
 from vedette.sources.mongodb.tokens import resume_tokens
-from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
+from vedette.sources.reader import (
+    CHUNK,
+    CHUNK_BYTES,
+    Document,
+    append_scan,
+    image_or_quarantine,
+)
 from vedette.sources.records import Source, SourceEvent
 from vedette.values import timestamp_to_ms
 
 __all__ = ["MongodbReader"]
 
-LOST = frozenset({136, 260, 280, 286})
-"""CappedPositionLost, InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost."""
+LOST = frozenset({136, 260, 280, 286, 10334})
+"""CappedPositionLost, InvalidResumeToken, ChangeStreamFatalError, ChangeStreamHistoryLost, and BSONObjectTooLarge: an
+event of more than 16 MB, which no stream can pass."""
 REFUSED = frozenset({13, 18, 40573, 40324})
 """Unauthorized, AuthenticationFailed, not a replica set."""
 NEW_COLLECTIONS_SECONDS = 10.0
+NOTE_SECONDS = 10.0
+"""How often the places of streams are noted on which nothing happens: the server's log is cut under them, too."""
 REST_SECONDS = 0.05
 """Between two looks at streams that had nothing."""
 _SERVER_SECONDS = 10
@@ -54,13 +62,15 @@ class MongodbReader:
         self._tokens = resume_tokens(source.options.get("resume_after", ""))
         self._streams: dict[str, CollectionChangeStream[Any]] = {}
         self._places: dict[str, Any] = {}
-        self._look_again = 0.0
+        self._look_again = self._note_again = 0.0
         self._pause = Flag()
         with _reaching():
             self._client: pymongo.MongoClient[Any] = pymongo.MongoClient(
                 source.address,
                 serverSelectionTimeoutMS=_SERVER_SECONDS * 1000,
                 tz_aware=True,
+                datetime_conversion="DATETIME_AUTO",  # a date after the year 9999 must not stop the stream,
+                unicode_decode_error_handler="replace",  # nor a text that is none
                 appname="vedette",
             )
             name = source.options.get("database")
@@ -75,6 +85,9 @@ class MongodbReader:
         self._close_streams()
         self._client.close()
 
+    def forget(self) -> None:
+        """MongoDB keeps nothing for who reads a change stream."""
+
     # --- the beginning --------------------------------------------------------------------------------------
 
     def begin(self, *, scan: bool) -> None:
@@ -88,11 +101,19 @@ class MongodbReader:
                 else self._begin_collection(name, scan=scan)
                 for name in names
             }
+            if scan:
+                there = set(map(self._collection, names))
+                gone = set(self._journal.collections(self._source.tenant)) - there
+                append_scan(self._journal, self._source.name, (), gone, self._now())
         self._journal.append(self._source.name, [], json.dumps(self._places))
 
     def _names(self) -> list[str]:
-        found = self._chosen or self._database.list_collection_names()
-        return sorted(name for name in found if not name.startswith("system."))
+        """Views and time series have no change streams."""
+        if self._chosen:
+            return sorted(self._chosen)
+        found = self._database.list_collections(nameOnly=True, authorizedCollections=True)
+        names = (each["name"] for each in found if each.get("type", "collection") == "collection")
+        return sorted(name for name in names if not name.startswith("system."))
 
     def _begin_collection(self, name: str, *, scan: bool) -> dict[str, Any]:
         start = self._server_time()
@@ -124,24 +145,46 @@ class MongodbReader:
     # --- the stream -----------------------------------------------------------------------------------------
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        with _reaching():
-            self._open_streams()
-            found = [self._take(name, stream) for name, stream in list(self._streams.items())]
-        events = list(chain.from_iterable(found))
-        appended = 0
-        for start in range(0, len(events), CHUNK):
-            last = start + CHUNK >= len(events)
-            token = json.dumps(self._places) if last else None
-            appended += self._journal.append(self._source.name, events[start : start + CHUNK], token).appended
+        try:
+            with _reaching():
+                self._open_streams()
+                events = self._taken()
+            appended = self._append(events)
+        except BaseException:
+            self._close_streams()  # what was taken and is not in the journal is asked for again
+            raise
         if not events and seconds:
             self._pause.wait(min(seconds, REST_SECONDS))
-        return appended, sum(len(event.after or b"") for event in events)
+        return appended, _bytes(events)
+
+    def _taken(self) -> list[SourceEvent]:
+        """What the streams have now; those that were asked come last next time."""
+        events: list[SourceEvent] = []
+        for name, stream in list(self._streams.items()):
+            if _bytes(events) >= CHUNK_BYTES:
+                break
+            self._streams[name] = self._streams.pop(name)
+            for event in self._take(name, stream, events):
+                events.append(event)  # noqa: PERF402 - the end of a collection looks at those before it
+        return events
+
+    def _append(self, events: list[SourceEvent]) -> int:
+        now = self._clock.monotonic()
+        if not events and now < self._note_again:
+            return 0
+        self._note_again = now + NOTE_SECONDS
+        appended, token = 0, json.dumps(self._places)
+        for start in range(0, len(events) or 1, CHUNK):
+            last = start + CHUNK >= len(events)
+            chunk = events[start : start + CHUNK]
+            appended += self._journal.append(self._source.name, chunk, token if last else None).appended
+        return appended
 
     def _open_streams(self) -> None:
         if not self._places:
             self._places = json.loads(self._journal.token(self._source.name) or "{}")
         now = self._clock.monotonic()
-        if not self._chosen and now >= self._look_again:
+        if now >= self._look_again:
             self._look_again = now + NEW_COLLECTIONS_SECONDS
             for name in self._names():
                 if name not in self._places:
@@ -163,29 +206,31 @@ class MongodbReader:
             **where,
         )
 
-    def _take(self, name: str, stream: CollectionChangeStream[Any]) -> Iterator[SourceEvent]:
-        """What one stream has now, up to a chunk. Its place moves as the events are taken."""
+    def _take(
+        self, name: str, stream: CollectionChangeStream[Any], before: Sequence[SourceEvent]
+    ) -> Iterator[SourceEvent]:
+        """What one stream has now, up to a chunk. Its place moves as the events are taken; `before`: those so far."""
+        size = 0
         for _ in range(CHUNK):
-            event = stream.try_next()
+            event = stream.try_next() if size < CHUNK_BYTES else None
             if event is None:
                 break
             change = read_event(event)
+            if change is not None and change.op == "drop":
+                yield from self._ended(name, change, before)
+                return
             scanned = bson.Timestamp(*self._places[name]["scanned"])
             self._places[name] = {**self._places[name], "token": event["_id"]}
             if change is not None:
                 overlaps = event["clusterTime"] <= scanned if "clusterTime" in event else False
-                yield from self._events(name, change, overlaps=overlaps)
+                for found in self._events(name, change, overlaps=overlaps):
+                    size += len(found.after or b"")
+                    yield found
         token = stream.resume_token
         if token is not None:
             self._places[name] = {**self._places[name], "token": token}
 
     def _events(self, name: str, change: ChangeRead, *, overlaps: bool) -> Iterator[SourceEvent]:
-        collection = self._collection(name)
-        if change.op in ("drop", "invalidate"):
-            self._end_stream(name)
-            for key in sorted(self._journal.image_keys(self._source.name, collection)):
-                yield self._event(collection, key, change, f"{change.event_id}:{key}", None)
-            return
         after = change.after
         if overlaps:
             now = self._database[name].find_one({"_id": change.raw_key})
@@ -197,7 +242,27 @@ class MongodbReader:
             image = image_or_quarantine(self._journal, self._source.name, change.event_id, after, self._now())
             if image is None:
                 return
+        collection = self._collection(name)
+        if (
+            overlaps
+            and self._journal.images(self._source.name, collection, [change.key]).get(change.key) == image
+        ):
+            return  # the scan has told it
         yield self._event(collection, change.key, change, change.event_id, image)
+
+    def _ended(self, name: str, change: ChangeRead, before: Sequence[SourceEvent]) -> Iterator[SourceEvent]:
+        """A collection was dropped or renamed. If one of its name is there again, it is scanned: what was renamed to it
+        is in no stream."""
+        self._streams.pop(name).close()
+        self._places.pop(name)
+        self._look_again = 0.0
+        collection = self._collection(name)
+        keys = self._journal.image_keys(self._source.name, collection)
+        for event in before:
+            if event.collection == collection:
+                (keys.discard if event.after is None else keys.add)(event.key)
+        for key in sorted(keys):
+            yield self._event(collection, key, change, f"{change.event_id}:{key}", None)
 
     def _event(
         self, collection: str, key: str, change: ChangeRead, event_id: str, image: bytes | None
@@ -218,26 +283,23 @@ class MongodbReader:
             transaction=change.transaction,
         )
 
-    def _end_stream(self, name: str) -> None:
-        """A collection that was dropped: if it comes again, it is scanned again."""
-        stream = self._streams.pop(name, None)
-        if stream is not None:
-            stream.close()
-        now = self._server_time()
-        self._places[name] = {"at": [now.time, now.inc], "scanned": [0, 0]}
-
     def _close_streams(self) -> None:
+        """And forget where they are: the journal knows."""
         for stream in self._streams.values():
             with suppress(errors.PyMongoError):
                 stream.close()
-        self._streams = {}
-        self._places = {}
+        self._streams, self._places = {}, {}
+        self._look_again = 0.0
 
     def _collection(self, name: str) -> str:
         return f"{self._source.name}::{name}"
 
     def _now(self) -> int:
         return timestamp_to_ms(self._clock.now())
+
+
+def _bytes(events: list[SourceEvent]) -> int:
+    return sum(len(event.after or b"") for event in events)
 
 
 @contextmanager

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import bson
 from bson import json_util
+from bson.datetime_ms import DatetimeMS
 
 from vedette.sources.images import MAX_DEPTH
+from vedette.values import INT_MAX
 
 __all__ = ["ChangeRead", "key_of", "plain", "read_event"]
 
@@ -19,7 +22,7 @@ class ChangeRead(NamedTuple):
 
     event_id: str
     op: str
-    """create, update, delete; `drop` for a collection that is gone, `invalidate` for a stream that ends with it."""
+    """create, update, delete; `drop` for a collection that is gone and a stream that ends with it."""
     key: str
     raw_key: Any
     """The key as MongoDB has it, to ask for the document again."""
@@ -29,6 +32,10 @@ class ChangeRead(NamedTuple):
     transaction: str
 
 
+_LOOKS_OTHERWISE = re.compile(
+    r'[\[{"].*|[0-9a-f]{24}|-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|-?Infinity|NaN|null|true|false|.*\0.*',
+    re.DOTALL,
+).fullmatch
 _OPS = {"insert": "create", "update": "update", "replace": "update", "delete": "delete"}
 
 
@@ -43,7 +50,7 @@ def read_event(event: Mapping[str, Any]) -> ChangeRead | None:
     raw_key = owner.get("_id")
     return ChangeRead(
         event_id=_token_text(event["_id"]),
-        op=op or ("invalidate" if kind == "invalidate" else "drop"),
+        op=op or "drop",
         key=key_of(raw_key),
         raw_key=raw_key,
         before=plain(before) if before is not None else None,
@@ -73,9 +80,10 @@ def _transaction(event: Mapping[str, Any]) -> str:
 
 
 def key_of(value: Any) -> str:
-    """A key as text: a text as it is, an ObjectId in hex, anything else as JSON."""
-    if isinstance(value, str):
-        return value
+    """A key as text: a text as it is, an ObjectId in hex, anything else as JSON. A text that looks like one of the
+    others is in quotes: 1 and "1" are two documents. So is one with a NUL, which no journal could find again."""
+    if isinstance(value, str) and not _LOOKS_OTHERWISE(value):
+        return str(value)
     if isinstance(value, bson.ObjectId):
         return str(value)
     return json.dumps(plain(value), default=str, sort_keys=True)
@@ -98,11 +106,13 @@ def plain(value: Any, depth: int = 0) -> Any:
         case bson.Int64():
             return int(value)
         case bson.Decimal128():
-            return float(value.to_decimal())
+            number = value.to_decimal()
+            whole = number.is_finite() and number == number.to_integral_value() and abs(number) <= INT_MAX
+            return int(number) if whole else float(number)
         case bson.Timestamp():
             return value.as_datetime()
         case bytes() | bson.Binary():
             return bytes(value).hex()
-        case bson.Regex() | bson.Code() | bson.DBRef() | bson.MinKey() | bson.MaxKey():
+        case bson.Regex() | bson.Code() | bson.DBRef() | bson.MinKey() | bson.MaxKey() | DatetimeMS():
             return json_util.dumps(value)
     return value

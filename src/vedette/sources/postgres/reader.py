@@ -1,50 +1,44 @@
 """Reads the tables of a PostgreSQL database: a scan, then the slot.
 
 Theory of operation. A slot keeps the changes that we have not confirmed. `poll` *peeks* at them, appends them to the
-journal, and only then moves the slot on; a crash in between shows us the same changes again, under the same ids. A
-scan runs in one snapshot of the server, taken after the slot was made; transactions that the snapshot already saw are
-passed over when they come out of the slot, so the two join without gap and without overlap.
+journal, and only then moves the slot on; a crash in between shows us the same changes again, and what the journal has
+of them is passed over. A scan runs in one snapshot of the server, taken after the slot was made; transactions that the
+snapshot already saw are passed over when they come out of the slot, so the two join without gap and without overlap.
+Each table has a snapshot of its own: one that appears later, or gets another name or key, is scanned alone.
+
+A slot belongs to one reader. That it is still ours, the place says: a slot that is further than the journal was read
+by somebody else, or was made anew and its scan did not come to an end. Either way changes are lost, and it is said.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, time
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import psycopg
 from psycopg import sql
-from psycopg.adapt import Transformer
-from psycopg.pq import Format
 
 from vedette.clock import Clock
 from vedette.errors import SourceError
 from vedette.sources.journal import CollectionJournal
-from vedette.sources.postgres.pgoutput import (
-    UNCHANGED,
-    Begin,
-    Column,
-    Commit,
-    Deleted,
-    Inserted,
-    Relation,
-    Truncated,
-    Updated,
-    read_message,
-)
+from vedette.sources.postgres.pgoutput import Relation
+from vedette.sources.postgres.place import Place, WatchedTable, lsn_text
+from vedette.sources.postgres.tables import identifier, watchable, watched
+from vedette.sources.postgres.transactions import TableChanged, Transactions, collection_of
+from vedette.sources.postgres.values import SETTINGS, Values, key_text
 from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
-from vedette.sources.records import Source, SourceEvent
-from vedette.values import INT_MAX, timestamp_to_ms
+from vedette.sources.records import Source
+from vedette.sources.stable_hash import text_hash
+from vedette.values import timestamp_to_ms
 
 __all__ = ["PostgresReader"]
 
-_EPOCH_MS = 946_684_800_000
-"""2000-01-01 in ms: where PostgreSQL's time begins."""
-_FETCH = 2_000
+LOOK_SECONDS = 10.0
+"""How often an idle reader looks for new tables, and lets the server forget what it has passed."""
+LOCK_TIMEOUT = "1s"
+"""How long a new table may keep us waiting, and its writers behind us."""
+_FETCH = 200
 
 
 class PostgresReader:
@@ -53,30 +47,57 @@ class PostgresReader:
     def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
         self._source, self._journal, self._clock = source, journal, clock
         self._slot = source.options.get("slot", f"vedette_{source.name}")
-        self._tables = [part.strip() for part in source.options.get("tables", "").split(",") if part.strip()]
-        self._relations: dict[int, Relation] = {}
-        self._types = Transformer()
+        self._chosen = [part.strip() for part in source.options.get("tables", "").split(",") if part.strip()]
+        self._values = Values()
+        self._look_again = 0.0
         with _reaching(source.address):
-            self._db = psycopg.connect(source.address, autocommit=True, application_name="vedette")
+            self._db = self._connect()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        db = psycopg.connect(self._source.address, autocommit=True, application_name="vedette")
+        for name, value in SETTINGS.items():
+            db.execute("SELECT set_config(%s, %s, false)", (name, value))
+        return db
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """On a line that works: one that was cut is gone for good, so the next look begins with another."""
+        with _reaching(self._source.address):
+            if self._db.closed:
+                self._db = self._connect()
+            yield
 
     def close(self) -> None:
         self._db.close()
 
     def forget(self) -> None:
         """Give the slot and the publication back: a slot that nobody reads keeps the server's log for ever."""
-        with _reaching(self._source.address):
-            self._drop_slot()
-            self._db.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
+        with self._connected():
+            if self._is_ours():
+                self._drop_slot()
+                self._db.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(self._slot)))
 
     # --- the beginning --------------------------------------------------------------------------------------
 
     def begin(self, *, scan: bool) -> None:
-        with _reaching(self._source.address):
+        with self._connected():
+            if not self._is_ours():
+                raise SourceError("E6106", _TAKEN.format(slot=self._slot))
+            tables = watched(self._db, self._chosen)
+            if not tables:
+                raise SourceError("E6106", "there is no table with a primary key to watch")
             self._drop_slot()
-            self._publish()
-            self._db.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (self._slot,))
-            seen = self._scan() if scan else ""
-        self._journal.append(self._source.name, [], _token(seen, 0))
+            self._publish(tables.values())
+            row = self._db.execute(
+                "SELECT lsn - '0/0'::pg_lsn FROM pg_create_logical_replication_slot(%s, 'pgoutput')",
+                (self._slot,),
+            ).fetchone()
+            assert row is not None
+            place = Place(lsn=int(row[0]), tables=tables)
+            if scan:
+                gone = self._journal.collections(self._source.tenant)
+                place = place.with_tables(self._scan(tables.values(), gone))
+        self._journal.append(self._source.name, [], place.token)
 
     def _drop_slot(self) -> None:
         self._db.execute(
@@ -84,94 +105,145 @@ class PostgresReader:
             (self._slot,),
         )
 
-    def _publish(self) -> None:
+    def _publish(self, tables: Iterable[WatchedTable]) -> None:
         name = sql.Identifier(self._slot)
-        self._db.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(name))
-        tables = sql.SQL(", ").join(map(_identifier, self._watched()))
-        self._db.execute(sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(name, tables))
+        with self._db.transaction():
+            self._db.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(name))
+            self._db.execute(
+                sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)").format(
+                    name, sql.SQL(", ").join(map(identifier, tables))
+                )
+            )
+            self._db.execute(
+                sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(name, sql.Literal(self._owner()))
+            )
 
-    def _watched(self) -> list[str]:
-        """The tables to watch; E6106 for one without a key, or when there is none."""
-        rows = self._db.execute(
-            "SELECT n.nspname || '.' || c.relname, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid"
-            " AND i.indisprimary) OR c.relreplident IN ('f', 'i') FROM pg_class c JOIN pg_namespace n"
-            " ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition"
-            " AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
-        ).fetchall()
-        keyed: dict[str, bool] = dict(rows)
-        wanted = [t if "." in t else f"public.{t}" for t in self._tables] or [
-            name for name, has_key in rows if has_key and name.startswith("public.")
-        ]
-        for name in wanted:
-            if not keyed.get(name):
-                why = "has no primary key" if name in keyed else "does not exist"
-                raise _refused(f"the table {name} {why}: a document needs a key to be known by")
-        if not wanted:
-            raise _refused("there is no table with a primary key to watch")
-        return wanted
+    def _owner(self) -> str:
+        """A name of this source that another journal does not have, without the address, which is nobody's business."""
+        return f"Vedette, source {self._source.name} {text_hash(self._journal.address):016x}"
 
-    def _scan(self) -> str:
-        """Append what differs from the journal, and return the snapshot in which it was seen."""
-        tables = self._watched()
+    def _is_ours(self) -> bool:
+        """Whether nobody else reads the slot: there is none, or we made it. One that no publication tells of is ours if
+        we have read it."""
+        row = self._db.execute(
+            "SELECT obj_description(p.oid, 'pg_publication') FROM pg_replication_slots s LEFT JOIN pg_publication p"
+            " ON p.pubname = s.slot_name WHERE s.slot_name = %s",
+            (self._slot,),
+        ).fetchone()
+        if row is None or row[0] is None:
+            return row is None or self._journal.token(self._source.name) is not None
+        return bool(row[0] == self._owner())
+
+    # --- scans ----------------------------------------------------------------------------------------------
+
+    def _scan(self, tables: Iterable[WatchedTable], gone: Iterable[str]) -> list[WatchedTable]:
+        """Append what differs from the journal; the tables with the snapshot in which they were seen. `gone`:
+        collections that are compared, too, although no table may be left of them."""
+        tables = list(tables)
         with self._db.transaction():
             self._db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            row = self._db.execute("SELECT pg_current_snapshot()::text").fetchone()
+            row = self._db.execute(
+                "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+            ).fetchone()
             assert row is not None
-            snapshot = str(row[0])
-            collections = [self._collection(*name.split(".", 1)) for name in tables]
+            collections = {*gone, *map(self._collection, tables)}
             documents = (document for table in tables for document in self._scan_table(table))
-            append_scan(self._journal, self._source.name, documents, collections, self._now())
-        return snapshot
+            append_scan(self._journal, self._source.name, documents, sorted(collections), self._now())
+        return [
+            WatchedTable(
+                oid=table.oid,
+                schema=table.schema,
+                name=table.name,
+                keys=table.keys,
+                snapshot=str(row[0]),
+                scanned=int(row[1]),
+            )
+            for table in tables
+        ]
 
-    def _scan_table(self, table: str) -> Iterator[Document]:
-        collection = self._collection(*table.split(".", 1))
-        keys = self._key_columns(table)
-        with self._db.cursor(name="vedette_scan", binary=False) as cursor:
-            cursor.itersize = _FETCH
-            cursor.execute(sql.SQL("SELECT * FROM {}").format(_identifier(table)))
-            for row in cursor:
-                assert cursor.description is not None
-                names = [column.name for column in cursor.description]
-                document = {name: _plain(value) for name, value in zip(names, row, strict=True)}
-                key = _key([document[name] for name in keys])
-                image = image_or_quarantine(
-                    self._journal, self._source.name, f"scan:{collection}:{key}", document, self._now()
-                )
-                if image is not None:
-                    yield Document(collection, key, image)
+    def _scan_table(self, table: WatchedTable) -> Iterator[Document]:
+        collection = self._collection(table)
+        for row in self._rows(table):
+            key = key_text([row[name] for name in table.keys])
+            image = image_or_quarantine(
+                self._journal, self._source.name, f"scan:{collection}:{key}", row, self._now()
+            )
+            if image is not None:
+                yield Document(collection, key, image)
 
-    def _key_columns(self, table: str) -> list[str]:
-        rows = self._db.execute(
-            "SELECT a.attname FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_attribute a"
-            " ON a.attrelid = c.oid AND a.attnum = ANY(i.indkey) WHERE c.oid = %s::regclass AND i.indisprimary"
-            " ORDER BY a.attnum",
-            (_identifier(table).as_string(self._db),),
-        ).fetchall()
-        return [name for (name,) in rows]
+    def _rows(self, table: WatchedTable) -> Iterator[dict[str, Any]]:
+        """As the server writes them: psycopg itself has no values for some."""
+        self._db.execute(
+            sql.SQL("DECLARE vedette_scan NO SCROLL CURSOR FOR SELECT * FROM {}").format(identifier(table))
+        )
+        while True:
+            result = self._db.execute(f"FETCH {_FETCH} FROM vedette_scan").pgresult
+            assert result is not None
+            columns = [
+                ((result.fname(place) or b"").decode(), result.ftype(place), place)
+                for place in range(result.nfields)
+            ]
+            for row in range(result.ntuples):
+                yield {
+                    name: self._values.of(type_, result.get_value(row, place))
+                    for name, type_, place in columns
+                }
+            if not result.ntuples:
+                break
+        self._db.execute("CLOSE vedette_scan")
 
     # --- the stream -----------------------------------------------------------------------------------------
 
     def poll(self, seconds: float) -> tuple[int, int]:
-        """Append whole transactions, then confirm them. A large one is appended in pieces, the place with the last."""
-        events = size = 0
-        with _reaching(self._source.address):
-            self._check_slot()
-            reading = _Transactions(self, _seen(self._journal.token(self._source.name)))
-            with self._db.transaction(), self._db.cursor(name="vedette_changes") as cursor:
-                cursor.itersize = _FETCH
-                cursor.execute(
-                    "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1',"
-                    " 'publication_names', %s)",
-                    (self._slot, CHUNK, self._slot),
-                )
-                for (data,) in cursor:
-                    reading.take(bytes(data))
-            events, size, end = reading.finished()
-            if end:
-                self._db.execute("SELECT pg_replication_slot_advance(%s, %s)", (self._slot, _lsn(end)))
-            elif seconds:
-                self._wait(seconds)
-        return events, size
+        """Append whole transactions, then confirm them. A large one is appended in pieces."""
+        place = Place.of(self._journal.token(self._source.name))
+        with self._connected():
+            place = self._checked(place)
+            end = self._log_end()
+            reading = self._transactions(place)
+            try:
+                self._peek(reading)
+            except TableChanged as changed:
+                reading.finish()
+                self._take_up(reading.place, [changed.oid])
+            reading.finish()
+            if reading.place.lsn > place.lsn:
+                self._advance(reading.place)
+            elif not reading.messages:
+                self._rest(place, end, seconds)
+        return reading.events, reading.bytes
+
+    def _transactions(self, place: Place) -> Transactions:
+        relations: dict[int, Relation] = {}  # the server tells them at every peek
+        return Transactions(self._source, self._journal, place, relations, self._current, self._now)
+
+    def _peek(self, reading: Transactions) -> None:
+        with self._db.transaction(), self._db.cursor(name="vedette_changes") as cursor:
+            cursor.itersize = _FETCH
+            cursor.execute(
+                "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, %s, 'proto_version', '1',"
+                " 'publication_names', %s)",
+                (self._slot, CHUNK, self._slot),
+            )
+            for (data,) in cursor:
+                reading.take(bytes(data))
+
+    def _advance(self, place: Place) -> None:
+        self._db.execute("SELECT pg_replication_slot_advance(%s, %s)", (self._slot, lsn_text(place.lsn)))
+
+    def _rest(self, place: Place, end: int, seconds: float) -> None:
+        """Nothing has happened up to `end`. Now and then see whether the tables are the same, and let the server
+        forget what was changed elsewhere: otherwise quiet tables on a busy server would keep all of its log."""
+        now = self._clock.monotonic()
+        if now >= self._look_again:
+            self._look_again = now + LOOK_SECONDS
+            place = self._look(place)
+            if end > place.lsn:
+                place = Place(lsn=end, tables=place.tables)
+                self._journal.append(self._source.name, [], place.token)
+                self._advance(place)
+        if seconds:
+            self._wait(seconds)
 
     def _wait(self, seconds: float) -> None:
         """Until the server's log has grown, or the time is over. A slot has no bell that rings in SQL."""
@@ -180,221 +252,105 @@ class PostgresReader:
         while self._clock.monotonic() < end and self._log_end() == first:
             self._db.execute("SELECT pg_sleep(0.02)")
 
-    def _log_end(self) -> Any:
-        return self._db.execute("SELECT pg_current_wal_lsn()").fetchone()
+    def _log_end(self) -> int:
+        """Up to here everything can be decoded."""
+        row = self._db.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn").fetchone()
+        assert row is not None
+        return int(row[0])
 
-    def _check_slot(self) -> None:
+    def _checked(self, place: Place | None) -> Place:
+        """The place, when the slot still has everything that comes after it; else E6105."""
         row = self._db.execute(
-            "SELECT coalesce(wal_status, 'lost') FROM pg_replication_slots WHERE slot_name = %s",
+            "SELECT coalesce(wal_status, 'lost'), confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots"
+            " WHERE slot_name = %s",
             (self._slot,),
         ).fetchone()
         if row is None or row[0] == "lost":
-            text = f"the slot {self._slot} is gone, and with it the changes since we last read it"
-            raise SourceError("E6105", text, fields={"source": self._source.name})
+            raise self._lost("is gone")
+        if place is None or int(row[1]) > place.lsn:
+            raise self._lost("was read by somebody else, or was made anew")
+        return place
 
-    def _collection(self, schema: str, table: str) -> str:
-        return (
-            f"{self._source.name}::{table}"
-            if schema == "public"
-            else f"{self._source.name}::{schema}.{table}"
+    def _lost(self, what: str) -> SourceError:
+        text = f"the slot {self._slot} {what}, and changes since we last read it are lost"
+        return SourceError("E6105", text, fields={"source": self._source.name})
+
+    def _current(self, table: WatchedTable, key: dict[str, Any], columns: list[str]) -> dict[str, Any]:
+        """What a row has now in columns that a change did not touch: newer than the change, but never wrong for long,
+        since whatever changed them later is still to come."""
+        query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, columns)),
+            identifier(table),
+            sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(name)) for name in key),
         )
+        try:
+            with self._db.transaction():
+                result = self._db.execute(query, list(key.values())).pgresult
+        except psycopg.ProgrammingError:  # columns or tables that are no more
+            return {}
+        assert result is not None
+        if not result.ntuples:
+            return {}
+        return {
+            name: self._values.of(result.ftype(place), result.get_value(0, place))
+            for place, name in enumerate(columns)
+        }
+
+    # --- tables that come, change and go --------------------------------------------------------------------
+
+    def _look(self, place: Place) -> Place:
+        there = watchable(self._db)
+        gone = [oid for oid in place.tables if oid not in there]
+        changed = [
+            oid for oid, table in place.tables.items() if oid in there and not table.same(there[oid][0])
+        ]
+        new = (
+            [] if self._chosen else [t for oid, t in watched(self._db, ()).items() if oid not in place.tables]
+        )
+        joined = [table.oid for table in new if self._join(table)]
+        return self._take_up(place, [*gone, *changed, *joined]) if gone or changed or joined else place
+
+    def _join(self, table: WatchedTable) -> bool:
+        """Make a new table part of the publication. Whoever is writing to it at that moment is waited for: changes of
+        before would be in neither scan nor stream."""
+        try:
+            with self._db.transaction():
+                self._db.execute("SELECT set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
+                self._db.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(identifier(table)))
+                self._db.execute(
+                    sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(
+                        sql.Identifier(self._slot), identifier(table)
+                    )
+                )
+        except psycopg.errors.LockNotAvailable:
+            return False
+        return True
+
+    def _take_up(self, place: Place, oids: list[int]) -> Place:
+        """Scan tables as they are now; of those that are gone, or had another name, the documents are gone."""
+        there = watchable(self._db)
+        found: list[WatchedTable] = []
+        for oid in oids:
+            table, problem = there.get(oid, (None, ""))
+            if problem:
+                raise SourceError("E6106", f"the table {table.path if table else oid} {problem}")
+            found += [table] if table is not None else []
+        old = [self._collection(place.tables[oid]) for oid in oids if oid in place.tables]
+        place = place.with_tables(self._scan(found, old), without=oids)
+        self._journal.append(self._source.name, [], place.token)
+        return place
+
+    def _collection(self, table: WatchedTable) -> str:
+        return collection_of(self._source.name, table.schema, table.name)
 
     def _now(self) -> int:
         return timestamp_to_ms(self._clock.now())
 
 
-class _Transactions:
-    """Puts the messages of one peek together and appends them, transaction by transaction."""
-
-    def __init__(self, reader: PostgresReader, seen: str) -> None:
-        self._reader = reader
-        self._journal, self._source = reader._journal, reader._source
-        self._seen = _Snapshot(seen) if seen else None
-        self._relations = reader._relations
-        self._events: list[SourceEvent] = []
-        self._latest: dict[tuple[str, str], bytes | None] = {}
-        self._begin = Begin(0, 0, 0)
-        self._index = 0
-        self._skipping = False
-        self._count = self._size = self._end = 0
-
-    def take(self, data: bytes) -> None:
-        message = read_message(data)
-        match message:
-            case Begin():
-                self._begin, self._index = message, 0
-                self._skipping = self._seen is not None and self._seen.saw(message.xid)
-            case Commit(end_lsn=end):
-                self._end = end
-            case Relation():
-                self._relations[message.id] = message
-            case None:
-                pass
-            case _ if not self._skipping:
-                for event in self._of(message):
-                    self._add(event)
-
-    def finished(self) -> tuple[int, int, int]:
-        if self._end:
-            seen = self._seen.text if self._seen is not None else ""
-            self._append(_token(seen, self._end))
-        return self._count, self._size, self._end
-
-    def _add(self, event: SourceEvent) -> None:
-        self._events.append(event)
-        self._latest[event.collection, event.key] = event.after
-        if len(self._events) >= CHUNK:
-            self._append(None)
-
-    def _append(self, token: str | None) -> None:
-        self._count += self._journal.append(self._source.name, self._events, token).appended
-        self._size += sum(len(event.after or b"") for event in self._events)
-        self._events = []
-
-    def _of(self, message: Inserted | Updated | Deleted | Truncated) -> Iterator[SourceEvent]:
-        if isinstance(message, Truncated):
-            for id in message.relations:
-                collection = self._collection(self._relations[id])
-                for key in sorted(self._known_keys(collection)):
-                    yield self._event(collection, key, None)
-            return
-        relation = self._relations[message.relation]
-        collection = self._collection(relation)
-        if isinstance(message, Deleted):
-            yield self._event(collection, self._key(relation, message.old), None)
-            return
-        key = self._key(relation, message.new)
-        old = self._key(relation, message.old) if isinstance(message, Updated) and message.old else key
-        document = self._document(relation, message.new, collection, old)
-        image = image_or_quarantine(
-            self._journal, self._source.name, self._id(), document, self._reader._now()
-        )
-        if old != key:
-            yield self._event(collection, old, None)
-        if image is not None:
-            yield self._event(collection, key, image, created=isinstance(message, Inserted) or old != key)
-
-    def _event(self, collection: str, key: str, after: bytes | None, *, created: bool = False) -> SourceEvent:
-        event = SourceEvent(
-            event_id=self._id(),
-            collection=collection,
-            key=key,
-            after=after,
-            created=created,
-            time_ms=_EPOCH_MS + self._begin.time_us // 1000,
-            transaction=str(self._begin.xid),
-        )
-        self._index += 1
-        return event
-
-    def _id(self) -> str:
-        """The commit's place in the log and the change's place in the transaction: the same however often we look."""
-        return f"{self._begin.lsn:016x}:{self._index}"
-
-    def _collection(self, relation: Relation) -> str:
-        return self._reader._collection(relation.schema, relation.name)
-
-    def _known_keys(self, collection: str) -> set[str]:
-        keys = self._journal.image_keys(self._source.name, collection)
-        for (name, key), image in self._latest.items():
-            if name == collection:
-                (keys.discard if image is None else keys.add)(key)
-        return keys
-
-    def _key(self, relation: Relation, row: tuple[Any, ...]) -> str:
-        pairs = zip(relation.columns, row, strict=True)
-        return _key([self._value(column, cell) for column, cell in pairs if column.key])
-
-    def _document(
-        self, relation: Relation, row: tuple[Any, ...], collection: str, key: str
-    ) -> dict[str, Any]:
-        document = {}
-        for column, cell in zip(relation.columns, row, strict=True):
-            if cell is UNCHANGED:
-                document[column.name] = self._last(collection, key).get(column.name)
-            else:
-                document[column.name] = self._value(column, cell)
-        return document
-
-    def _last(self, collection: str, key: str) -> dict[str, Any]:
-        from vedette.sources.images import decode_image
-
-        image = self._latest.get((collection, key))
-        if image is None:
-            image = self._journal.images(self._source.name, collection, [key]).get(key)
-        return decode_image(image) if image is not None else {}
-
-    def _value(self, column: Column, cell: bytes | None) -> Any:
-        if cell is None:
-            return None
-        return _plain(self._reader._types.get_loader(column.type, Format.TEXT).load(cell))
-
-
-class _Snapshot:
-    """`xmin:xmax:xip,…` of the server: which transactions a scan has seen."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        low, high, running = text.split(":")
-        self._low, self._high = int(low), int(high)
-        self._running = {int(part) for part in running.split(",") if part}
-
-    def saw(self, xid: int) -> bool:
-        """Messages have the lower 32 bits of a transaction's number; the snapshot says which round they belong to."""
-        whole = (self._high & ~0xFFFFFFFF) | xid
-        if whole - self._high > 2**31:
-            whole -= 2**32
-        elif self._high - whole > 2**31:
-            whole += 2**32
-        return whole < self._low or (whole < self._high and whole not in self._running)
-
-
-def _token(seen: str, lsn: int) -> str:
-    return json.dumps({"lsn": _lsn(lsn), "scan": seen})
-
-
-def _seen(token: str | None) -> str:
-    return str(json.loads(token)["scan"]) if token is not None else ""
-
-
-def _lsn(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def _identifier(table: str) -> sql.Identifier:
-    return sql.Identifier(*table.split(".", 1))
-
-
-def _key(values: list[Any]) -> str:
-    if len(values) == 1:
-        return values[0] if isinstance(values[0], str) else json.dumps(values[0], default=str)
-    return json.dumps(values, default=str)
-
-
-def _plain(value: Any) -> Any:
-    """A value of psycopg as a document may hold it."""
-    match value:
-        case Decimal():
-            if value.is_finite() and value == value.to_integral_value() and abs(value) <= INT_MAX:
-                return int(value)
-            return float(value)
-        case UUID():
-            return str(value)
-        case date() if type(value) is date:
-            return value.isoformat()
-        case time():
-            return value.isoformat()
-        case bytes() | memoryview():
-            return bytes(value).hex()
-        case list():
-            return [_plain(item) for item in value]
-        case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case None | bool() | int() | float() | str():
-            return value
-    from datetime import datetime, timedelta
-
-    return value if isinstance(value, datetime | timedelta) else str(value)
+_TAKEN = (
+    "the server has a slot {slot} that this source did not make: another Vedette may read it, and a slot has one "
+    "reader. Name another with --option slot=NAME, or, if nobody needs it, SELECT pg_drop_replication_slot('{slot}')"
+)
 
 
 @contextmanager
@@ -407,8 +363,4 @@ def _reaching(address: str) -> Iterator[None]:
         text = f"{place} does not answer ({' '.join(str(problem).split())})"
         raise SourceError("E6104", text, fields={"place": place}) from problem
     except psycopg.Error as problem:
-        raise _refused(f"{place} refused ({' '.join(str(problem).split())})") from problem
-
-
-def _refused(why: str) -> SourceError:
-    return SourceError("E6106", why)
+        raise SourceError("E6106", f"{place} refused ({' '.join(str(problem).split())})") from problem

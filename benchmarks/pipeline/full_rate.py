@@ -1,0 +1,199 @@
+"""python -m benchmarks.pipeline.full_rate [--rate N] [--watches N] [--connections N] [--seconds N]: the seed's rate.
+
+A real `vedette serve` with its pipeline, one process that writes to the journal as the reader of a source does, and
+this one, which has all connections. Every change concerns exactly one watch: each watch has a document of its own. A
+document says when it was written and which change it was, so nothing is lost when each number was heard once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import uvloop
+
+from benchmarks.gateway.swarm import SwarmClient, connect_swarm
+from benchmarks.pipeline.end_to_end import cpu_seconds, spent_since, until
+from vedette.sources.images import encode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source, SourceEvent
+
+__all__: list[str] = []
+
+APPENDS = 50
+"""Appends a second; each has its share of the rate."""
+WARM_UP_SECONDS = 10
+SUBSCRIBES_AT_ONCE = 2_000
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline.full_rate")
+    parser.add_argument("--rate", type=int, default=10_000, help="changes a second")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--connections", type=int, default=1_000)
+    parser.add_argument("--watches", type=int, default=100_000, help="over all connections")
+    parser.add_argument("--write", metavar="HOME", help="be the source: write to the journal of this folder")
+    options = parser.parse_args(words)
+    if options.write:
+        write(Path(options.write), options)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        journal = open_journal(home)
+        # Paused: nobody but the writer reads it.
+        journal.add_source(Source(name="shop", kind="graph", address=folder, paused=True))
+        journal.close()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "vedette", "serve", "--data", folder, "--port", "0", "--http-port", "0"]
+        )
+        try:
+            uvloop.run(run(home, options))
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
+
+
+def write(home: Path, options: argparse.Namespace) -> None:
+    """Each line on stdin is a number of seconds to write for; each is answered with how many changes there were."""
+    journal, chance, count = open_journal(home), Random(3), 0
+    for line in sys.stdin:
+        begin = time.monotonic()
+        for turn in range(int(line) * APPENDS):
+            now, events = time.monotonic_ns(), []
+            for _ in range(options.rate // APPENDS):
+                customer = chance.randrange(options.watches)
+                document = {"customer": customer, "number": count, "at": now}
+                events.append(
+                    SourceEvent(
+                        event_id=str(count),
+                        collection="orders",
+                        key=f"k{customer}",
+                        after=encode_image(document),
+                        time_ms=0,
+                    )
+                )
+                count += 1
+            journal.append("shop", events, None)
+            time.sleep(max(0.0, begin + (turn + 1) / APPENDS - time.monotonic()))
+        print(count, time.monotonic() - begin, flush=True)
+
+
+class Ears:
+    """What all connections heard."""
+
+    def __init__(self) -> None:
+        self.subscribed = 0
+        self.delays: list[float] = []
+        self.numbers: list[int] = []
+        self.others: list[bytes] = []
+
+    def heard(self, client: int, data: bytes) -> None:  # noqa: ARG002 - the swarm's signature
+        place = data.find(b'"o.at":')
+        if place >= 0:
+            now, end = time.monotonic_ns(), data.index(b",", place)
+            self.delays.append((now - int(data[place + 7 : end])) / 1e6)
+            place = data.index(b'"o.number":') + 11
+            self.numbers.append(int(data[place : data.index(b"}", place)]))
+        elif b'"subscribed"' in data:
+            self.subscribed += 1
+        elif b'"pong"' not in data and len(self.others) < 100:
+            self.others.append(data)
+
+
+async def run(home: Path, options: argparse.Namespace) -> None:
+    await until((home / "server.json").is_file, 60)
+    port, ears = json.loads((home / "server.json").read_text())["port"], Ears()
+    clients = await connect_swarm(port, options.connections, ears.heard)
+    begin = time.monotonic()
+    await subscribe(clients, ears, options.watches)
+    print(f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}")
+    words = ("--write", str(home), "--rate", str(options.rate), "--watches", str(options.watches))
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "benchmarks.pipeline.full_rate",
+        *words,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    for seconds in (1, WARM_UP_SECONDS, options.seconds):
+        parts = processes(home, writer.pid) if (home / "pipeline.json").exists() else {}
+        before, begin = {name: cpu_seconds(pid) for name, pid in parts.items()}, time.monotonic()
+        first = len(ears.numbers)
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        writer.stdin.write(f"{seconds}\n".encode())
+        count, wrote = (await writer.stdout.readline()).split()
+        await settle(ears, int(count))
+        took = time.monotonic() - begin
+    spent = {name: spent_since(before[name], pid) for name, pid in parts.items()}
+    report(ears, first, int(count), float(wrote), took, spent, home, options)
+    writer.stdin.close()
+    await writer.wait()
+
+
+async def subscribe(clients: Sequence[SwarmClient], ears: Ears, watches: int) -> None:
+    statement = "WATCH o: shop::orders [initial: none] WHERE o.customer = $n RETURN o.at, o.number"
+    for number in range(watches):
+        payload = {"watch": statement, "params": {"n": number}}
+        clients[number % len(clients)].say({"type": "subscribe", "id": f"w{number}", "payload": payload})
+        while number - ears.subscribed >= SUBSCRIBES_AT_ONCE:  # noqa: ASYNC110 - a benchmark
+            await asyncio.sleep(0.01)
+    await until(lambda: ears.subscribed == watches, 300)
+
+
+async def settle(ears: Ears, count: int, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while len(ears.numbers) < count and time.monotonic() < end:  # noqa: ASYNC110 - a benchmark
+        await asyncio.sleep(0.01)
+
+
+def processes(home: Path, writer: int) -> dict[str, int]:
+    return {
+        "pipeline": json.loads((home / "pipeline.json").read_text())["pid"],
+        "gateway": json.loads((home / "server.json").read_text())["pid"],
+        "source": writer,
+        "clients": os.getpid(),
+    }
+
+
+def report(
+    ears: Ears,
+    first: int,
+    count: int,
+    wrote: float,
+    took: float,
+    spent: dict[str, float],
+    home: Path,
+    options: argparse.Namespace,
+) -> None:
+    delays, status = np.array(ears.delays[first:]), json.loads((home / "pipeline.json").read_text())
+    each = {name: 1e6 * seconds / (options.rate * options.seconds) for name, seconds in spent.items()}
+    cores = sum(spent.values()) / took
+    print(
+        f"{options.rate} changes/s for {options.seconds} s (written in {wrote:.1f} s, all heard after {took:.1f} s), "
+        f"{options.watches} watches, {options.connections} connections: p50 {np.median(delays):.0f} ms, "
+        f"p99 {np.quantile(delays, 0.99):.0f} ms, most {delays.max():.0f} ms; lost {count - len(set(ears.numbers))}, "
+        f"twice {len(ears.numbers) - len(set(ears.numbers))}; a batch {status.get('batch_ms')} ms; "
+        f"load average {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        f"processor time a change, µs: {', '.join(f'{name} {part:.0f}' for name, part in each.items())}; "
+        f"together {cores:.2f} cores",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""prepare_spark.py: make what Spark's Java loads faster (src/vedette/pipeline/java_classes.py), once.
+
+First the class is compiled, by the compiler inside Spark. Then a small stream runs with it, and when its Java ends it
+writes down the classes that it had loaded.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses, source_text
+from vedette.pipeline.session import JAVA_OPTIONS, end_session, open_session
+from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.sources.images import encode_image
+from vedette.sources.journal import open_journal
+from vedette.sources.records import Source, SourceEvent
+from vedette.subscriptions.forms import Form
+from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.testing.ingest import IngestReceiver
+
+BATCHES = 8
+WAIT_SECONDS = 120
+
+
+def main() -> None:
+    classes = JavaClasses.of_this_environment()
+    classes.folder.mkdir(exist_ok=True)
+    for old in classes.folder.iterdir():
+        old.unlink()
+    compile_class(classes.jar)
+    with tempfile.TemporaryDirectory() as folder:
+        archive_classes(Path(folder), classes.archive)
+
+
+def compile_class(jar: Path) -> None:
+    session = open_session()
+    java = session._jvm
+    assert java is not None
+    compiler = java.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(java.Thread.currentThread().getContextClassLoader())
+    compiler.cook(source_text())
+    found: bytes = compiler.getBytecodes()[CHECKPOINT_CLASS]
+    end_session(session)
+    draft = jar.with_suffix(".draft")
+    with zipfile.ZipFile(draft, "w") as file:
+        file.writestr(CHECKPOINT_CLASS.replace(".", "/") + ".class", found)
+    draft.rename(jar)
+
+
+def archive_classes(home: Path, archive: Path) -> None:
+    """Java writes the archive as it ends, so it appears whole under another name first."""
+    draft = archive.with_suffix(".draft")
+    options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:disable -Xlog:all=error:stderr"
+    session = open_session(work=home / "spark", spark__driver__extraJavaOptions=options)
+    tell_some(session, home)
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    session.stop()
+    process.stdin.close()
+    process.wait(WAIT_SECONDS)
+    end_session(session)
+    draft.rename(archive)
+
+
+def tell_some(session: SparkSession, home: Path) -> None:
+    """A stream of a few batches: what it needs is what every stream needs."""
+    receiver = IngestReceiver(home / "in")
+    journal, registry = open_journal(home), SubscriptionRegistry(home)
+    journal.add_source(Source(name="shop", kind="mongodb", address=""))
+    registry.join("g", receiver.address, 3600)
+    all_of_it = SubscriptionRequest(
+        id="all", tenant="default", collection="orders", boundary=0, form=Form(kind="cel", source="true")
+    )
+    registry.register("g", [all_of_it], 3600)
+    Compactor(registry, home / "index").publish()
+    context = PipelineContext(journal=journal.address, registry=registry.address, index=home / "index")
+    query = start_stream(session, context, home / "checkpoint", start=0)
+    for number in range(1, BATCHES + 1):
+        event = SourceEvent(
+            event_id=str(number), collection="orders", key="k", after=encode_image({"n": number}), time_ms=0
+        )
+        journal.append("shop", [event], None)
+        if not receiver.wait_for(lambda wanted=number: len(receiver.unique) >= wanted, WAIT_SECONDS):
+            raise SystemExit("a stream of its own did not run")
+    stop_stream(query)
+    receiver.close()
+    registry.close()
+    journal.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Where a reader of PostgreSQL is: which tables it knows, what a scan has seen of them, how far the slot is read.
+
+The place is the reader's token, one line of JSON that the journal keeps together with the changes that led there:
+
+    lsn       everything that was committed up to here is in the journal; the slot is never further than this
+    partial   of the transaction whose commit is at the first number, so many messages are in the journal, too
+    tables    by OID: schema, name, key columns, and the snapshot of the scan
+
+No I/O.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vedette.sources.postgres.pgoutput import Begin, Relation
+
+__all__ = ["Place", "WatchedTable", "lsn_text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedTable:
+    oid: int
+    schema: str
+    name: str
+    keys: tuple[str, ...]
+    """The columns that a document is known by, in the order of the table."""
+    snapshot: str = ""
+    """`xmin:xmax:xip,…`: the transactions that its scan saw; empty when it was not scanned."""
+    scanned: int = 0
+    """The end of the server's log when the scan began: what is committed after it, the scan has not seen."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def same(self, other: WatchedTable) -> bool:
+        """Whether documents have the same collection and the same keys, so that nothing need be compared anew."""
+        return (self.path, self.keys) == (other.path, other.keys)
+
+    def fits(self, relation: Relation) -> bool:
+        """Whether a message about rows of that form is about this table as we know it."""
+        told = {column.name for column in relation.columns if column.key}
+        keyed = told >= set(self.keys) if relation.identity == "f" else told == set(self.keys)
+        return keyed and (relation.schema, relation.name) == (self.schema, self.name)
+
+    def saw(self, begin: Begin) -> bool:
+        """Whether the scan has seen that transaction. Numbers of transactions come round again, places in the log do
+        not: so a number is only looked at for what was committed before the scan."""
+        return bool(self.snapshot) and begin.lsn < self.scanned and _saw(self.snapshot, begin.xid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    lsn: int
+    partial: tuple[int, int] = (0, 0)
+    tables: Mapping[int, WatchedTable] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, token: str | None) -> Place | None:
+        """None for a token that says nothing of it: that of an older release."""
+        facts: dict[str, Any] = json.loads(token or "{}")
+        if "tables" not in facts:
+            return None
+        tables = {int(oid): _table(int(oid), table) for oid, table in facts["tables"].items()}
+        number, done = facts["partial"]
+        return cls(lsn=_lsn(facts["lsn"]), partial=(_lsn(number), done), tables=tables)
+
+    @property
+    def token(self) -> str:
+        number, done = self.partial
+        tables = {
+            table.oid: [table.schema, table.name, table.keys, table.snapshot, lsn_text(table.scanned)]
+            for table in self.tables.values()
+        }
+        return json.dumps({"lsn": lsn_text(self.lsn), "partial": [lsn_text(number), done], "tables": tables})
+
+    def has(self, begin: Begin) -> bool:
+        """Whether all of that transaction is in the journal."""
+        return begin.lsn < self.lsn
+
+    def with_tables(self, tables: Iterable[WatchedTable], without: Iterable[int] = ()) -> Place:
+        known = {oid: table for oid, table in self.tables.items() if oid not in set(without)}
+        known |= {table.oid: table for table in tables}
+        return Place(lsn=self.lsn, partial=self.partial, tables=known)
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def _table(oid: int, facts: list[Any]) -> WatchedTable:
+    schema, name, keys, snapshot, scanned = facts
+    return WatchedTable(
+        oid=oid, schema=schema, name=name, keys=tuple(keys), snapshot=snapshot, scanned=_lsn(scanned)
+    )
+
+
+def _saw(snapshot: str, xid: int) -> bool:
+    """Messages have the lower 32 bits of a transaction's number; the snapshot says which round they belong to."""
+    low, high, running = snapshot.split(":")
+    whole = (int(high) & ~0xFFFFFFFF) | xid
+    if whole - int(high) > 2**31:
+        whole -= 2**32
+    elif int(high) - whole > 2**31:
+        whole += 2**32
+    return whole < int(low) or (whole < int(high) and str(whole) not in running.split(","))

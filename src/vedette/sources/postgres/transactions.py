@@ -1,0 +1,247 @@
+"""Messages of the slot, transaction by transaction, as changes of documents in the journal.
+
+A large transaction is appended in pieces, each together with how many of its messages it holds; who comes after a crash
+passes over those. So every message meets the images that were there when it happened: a TRUNCATE the rows that it
+removed, a large value that was not sent the one that it leaves as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from vedette.errors import SourceError
+from vedette.sources.images import decode_image, encode_image
+from vedette.sources.journal import CollectionJournal
+from vedette.sources.postgres.pgoutput import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Deleted,
+    Inserted,
+    Relation,
+    Truncated,
+    Updated,
+    read_message,
+)
+from vedette.sources.postgres.place import Place, WatchedTable
+from vedette.sources.postgres.values import Values, key_text
+from vedette.sources.reader import CHUNK, CHUNK_BYTES, image_or_quarantine
+from vedette.sources.records import Source, SourceEvent
+
+__all__ = ["Lookup", "TableChanged", "Transactions", "collection_of"]
+
+_EPOCH_MS = 946_684_800_000
+"""2000-01-01 in ms: where PostgreSQL's time begins."""
+_RowMessage: TypeAlias = Inserted | Updated | Deleted
+Lookup: TypeAlias = "Callable[[WatchedTable, dict[str, Any], list[str]], dict[str, Any]]"
+"""Of a row with that key, what the table has in those columns now."""
+
+
+class TableChanged(Exception):
+    """Rows come from a table that is new to us, or has another name or key than when it was scanned."""
+
+    def __init__(self, oid: int) -> None:
+        self.oid = oid
+
+
+def collection_of(source: str, schema: str, table: str) -> str:
+    return f"{source}::{table}" if schema == "public" else f"{source}::{schema}.{table}"
+
+
+class Transactions:
+    """Takes the messages of one peek. `place` is where the journal is after the last append."""
+
+    def __init__(
+        self,
+        source: Source,
+        journal: CollectionJournal,
+        place: Place,
+        relations: dict[int, Relation],
+        lookup: Lookup,
+        now: Callable[[], int],
+    ) -> None:
+        """`relations`: forms of rows that were told so far; the server tells each once a session, if at all again."""
+        self.place = place
+        self.messages = self.events = self.bytes = 0
+        self._source, self._journal, self._lookup, self._now = source, journal, lookup, now
+        self._relations = relations
+        self._values = Values()
+        self._waiting: list[SourceEvent] = []
+        self._waiting_bytes = 0
+        self._latest: dict[tuple[str, str], bytes | None] = {}
+        self._begin: Begin | None = None
+        self._index = 0
+        self._end = place.lsn
+
+    def take(self, data: bytes) -> None:
+        message = read_message(data)
+        self.messages += 1
+        match message:
+            case Begin():
+                self._begin, self._index = message, 0
+            case Commit(end_lsn=end):
+                self._begin, self._end = None, max(self._end, end)
+            case Relation():
+                self._relations[message.id] = message
+            case Inserted() | Updated() | Deleted() | Truncated():
+                self._rows(message)
+
+    def finish(self) -> None:
+        """Append what is waiting, and how far we are."""
+        if self._waiting or self._place() != self.place:
+            self._append()
+
+    def _rows(self, message: _RowMessage | Truncated) -> None:
+        assert self._begin is not None, "rows come inside a transaction"
+        number, done = self.place.partial
+        known = self.place.has(self._begin) or (number == self._begin.lsn and self._index < done)
+        if not known:
+            for event in self._of(message, self._begin):
+                self._add(event)
+        self._index += 1
+
+    def _add(self, event: SourceEvent) -> None:
+        self._waiting.append(event)
+        self._waiting_bytes += len(event.after or b"")
+        self._latest[event.collection, event.key] = event.after
+        if len(self._waiting) >= CHUNK or self._waiting_bytes >= CHUNK_BYTES:
+            self._append()
+
+    def _place(self) -> Place:
+        """In the middle of a transaction: the messages of it that are done, now or in an earlier look."""
+        partial = (0, 0)
+        if self._begin is not None:
+            number, done = self.place.partial
+            partial = (self._begin.lsn, max(self._index, done if number == self._begin.lsn else 0))
+        return Place(lsn=self._end, partial=partial, tables=self.place.tables)
+
+    def _append(self) -> None:
+        place = self._place()
+        self.events += self._journal.append(self._source.name, self._waiting, place.token).appended
+        self.bytes += self._waiting_bytes
+        self.place = place
+        self._waiting, self._waiting_bytes = [], 0
+        self._latest.clear()  # the journal has them now
+
+    # --- messages as events ---------------------------------------------------------------------------------
+
+    def _of(self, message: _RowMessage | Truncated, begin: Begin) -> Iterator[SourceEvent]:
+        if isinstance(message, Truncated):
+            for oid in message.relations:
+                table = self._table(oid, begin)
+                collection = self._collection(table) if table is not None else ""
+                for key in sorted(self._known_keys(collection)) if table is not None else ():
+                    yield self._event(begin, collection, key, None, part=f":{collection}:{key}")
+            return
+        table = self._table(message.relation, begin)
+        if table is not None:
+            yield from self._of_row(message, table, self._relations[message.relation], begin)
+
+    def _table(self, oid: int, begin: Begin) -> WatchedTable | None:
+        """The table as we know it; None when its scan has seen this transaction."""
+        table = self.place.tables.get(oid)
+        if table is not None and table.saw(begin):
+            return None
+        if table is None or not table.fits(self._relations[oid]):
+            raise TableChanged(oid)
+        return table
+
+    def _of_row(
+        self, message: _RowMessage, table: WatchedTable, relation: Relation, begin: Begin
+    ) -> Iterator[SourceEvent]:
+        collection = self._collection(table)
+        row = None if isinstance(message, Deleted) else self._cells(relation, message.new)
+        old = None if isinstance(message, Inserted) or message.old is None else message.old
+        told = self._cells(relation, old) if old is not None else row
+        assert told is not None, "a row that is gone was told"
+        was = key_text([told.get(name) for name in table.keys])
+        before = None
+        if not isinstance(message, Inserted) and message.full:
+            before = _image({name: value for name, value in told.items() if value is not UNCHANGED})
+        if row is None:
+            yield self._event(begin, collection, was, None, before=before)
+            return
+        for name in table.keys:  # a key that did not change may not be sent again, if it is large
+            if row[name] is UNCHANGED:
+                row[name] = told[name]
+        key = key_text([row[name] for name in table.keys])
+        self._fill(table, collection, was, row, told if before is not None else {})
+        image = image_or_quarantine(self._journal, self._source.name, self._id(begin), row, self._now())
+        if was != key:
+            yield self._event(begin, collection, was, None, before=before, part=":moved")
+        if image is not None:
+            created = isinstance(message, Inserted) or was != key
+            yield self._event(
+                begin, collection, key, image, before=None if created else before, created=created
+            )
+
+    def _cells(self, relation: Relation, row: tuple[Any, ...]) -> dict[str, Any]:
+        return {
+            column.name: cell if cell is UNCHANGED else self._values.of(column.type, cell)
+            for column, cell in zip(relation.columns, row, strict=True)
+        }
+
+    def _fill(
+        self, table: WatchedTable, collection: str, key: str, row: dict[str, Any], old: dict[str, Any]
+    ) -> None:
+        """Large values that the change did not touch and the server did not send: from what we know, else ask."""
+        lacking = [name for name, value in row.items() if value is UNCHANGED]
+        if not lacking:
+            return
+        last = old or self._last(collection, key)
+        found = {name: last[name] for name in lacking if name in last and last[name] is not UNCHANGED}
+        asked = [name for name in lacking if name not in found]
+        if asked:
+            found |= self._lookup(table, {name: row[name] for name in table.keys}, asked)
+        row.update({name: found.get(name) for name in lacking})
+
+    def _last(self, collection: str, key: str) -> dict[str, Any]:
+        image = self._latest.get((collection, key))
+        if image is None:
+            image = self._journal.images(self._source.name, collection, [key]).get(key)
+        return decode_image(image) if image is not None else {}
+
+    def _event(
+        self,
+        begin: Begin,
+        collection: str,
+        key: str,
+        after: bytes | None,
+        *,
+        before: bytes | None = None,
+        created: bool = False,
+        part: str = "",
+    ) -> SourceEvent:
+        return SourceEvent(
+            event_id=f"{self._id(begin)}{part}",
+            collection=collection,
+            key=key,
+            before=before,
+            after=after,
+            created=created,
+            time_ms=_EPOCH_MS + begin.time_us // 1000,
+            transaction=str(begin.xid),
+        )
+
+    def _id(self, begin: Begin) -> str:
+        """The commit's place in the log and the message's place in it: the same however often we look."""
+        return f"{begin.lsn:016x}:{self._index}"
+
+    def _collection(self, table: WatchedTable) -> str:
+        return collection_of(self._source.name, table.schema, table.name)
+
+    def _known_keys(self, collection: str) -> set[str]:
+        keys = self._journal.image_keys(self._source.name, collection)
+        for (name, key), image in self._latest.items():
+            if name == collection:
+                (keys.discard if image is None else keys.add)(key)
+        return keys
+
+
+def _image(document: dict[str, Any]) -> bytes | None:
+    """Of a row before its change; where it is none, the journal's own does as well."""
+    try:
+        return encode_image(document)
+    except SourceError:
+        return None

@@ -1,0 +1,137 @@
+"""The loop that keeps a reader going, when what it reads breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from threading import Event as Flag
+
+import pytest
+
+from vedette.clock import SystemClock
+from vedette.errors import SourceError, VedetteError
+from vedette.sources import keeper as keeping
+from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.keeper import SourceKeeper, check_source
+from vedette.sources.reader import CHUNK_BYTES, chunks, run_reader
+from vedette.sources.records import Source
+
+SOURCE = Source(name="x", kind="mongodb", address="")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[CollectionJournal]:
+    journal = open_journal(tmp_path)
+    journal.add_source(SOURCE)
+    journal.append("x", [], "somewhere")
+    yield journal
+    journal.close()
+
+
+class Care:
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+
+    def pause(self) -> float:
+        return 0.0
+
+    def succeeded(self) -> None: ...
+
+    def failed(self, error: VedetteError) -> float:
+        self.failures.append(error.code)
+        return 0.0
+
+    def removed(self) -> None: ...
+
+
+class Steps:
+    """Does what it is told, one thing a call, and stops at the end."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.steps, self.stop = list(steps), Flag()
+
+    def _step(self) -> None:
+        step = self.steps.pop(0)
+        if not self.steps:
+            self.stop.set()
+        step()
+
+    def begin(self, *, scan: bool) -> None:
+        self._step()
+
+    def poll(self, seconds: float) -> tuple[int, int]:
+        self._step()
+        return 0, 0
+
+    def forget(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def test_a_gap_that_cannot_be_bridged_now_is_tried_again(journal: CollectionJournal):
+    lost, down = failing(SourceError("E6105", "lost")), failing(SourceError("E6104", "down"))
+    reader, care = Steps(lost, down, lost, down, lost, lambda: None, lambda: None), Care()
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), care)
+    assert care.failures == ["E6104", "E6104"]
+    assert {partition.state for partition in journal.partitions()} == {"live"}
+
+
+def test_what_is_no_error_of_ours_is_told_as_one(journal: CollectionJournal):
+    reader, care = Steps(failing(RecursionError("deep")), failing(ValueError("odd")), lambda: None), Care()
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), care)
+    assert care.failures == ["E6104", "E6104"]
+
+
+def test_a_source_that_is_added_anew_gets_a_reader_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Between two looks of the keeper it was removed, and another is there under its name."""
+    opened: list[str] = []
+    running = Flag()
+
+    class Idle(Steps):
+        def poll(self, seconds: float) -> tuple[int, int]:
+            running.wait(0.001)
+            return 0, 0
+
+        def begin(self, *, scan: bool) -> None: ...
+
+    def open_idle(source: Source, *_: object) -> Idle:
+        opened.append(source.address)
+        return Idle(lambda: None)
+
+    monkeypatch.setattr(keeping, "open_reader", open_idle)
+    journal = open_journal(tmp_path)
+    keeper = SourceKeeper(str(tmp_path), SystemClock(), Random(1))
+    for address in ("one", "two"):
+        journal.add_source(Source(name="x", kind="mongodb", address=address))
+        while address not in opened:
+            keeper.tend()
+            running.wait(0.005)
+        journal.set_paused("x", True)
+        keeper.tend()
+        journal.remove_source("x")
+    keeper.close()
+    journal.close()
+    assert opened == ["one", "two"]
+
+
+@pytest.mark.parametrize("option", ["events_per_second", "bytes_per_second"])
+@pytest.mark.parametrize("value", ["much", "0", "-5", "nan"])
+def test_a_rate_that_is_none_is_refused_when_the_source_is_added(option: str, value: str):
+    with pytest.raises(SourceError, match="E6101"):
+        check_source(Source(name="x", kind="mongodb", address="", options={option: value}))
+
+
+def test_chunks_end_where_they_are_large():
+    sizes = [1, CHUNK_BYTES, 1, 1, CHUNK_BYTES - 1, 1]
+    assert list(chunks(sizes, weigh=lambda size: size)) == [[1, CHUNK_BYTES], [1, 1, CHUNK_BYTES - 1], [1]]
+    assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
