@@ -105,7 +105,7 @@ class Ears:
             self.delays.append((now - int(data[place + 7 : end])) / 1e6)
             place = data.index(b'"o.number":') + 11
             self.numbers.append(int(data[place : data.index(b"}", place)]))
-        elif b'"subscribed"' in data:
+        elif b'"subscribe_ack"' in data:
             self.subscribed += 1
         elif b'"pong"' not in data and len(self.others) < 100:
             self.others.append(data)
@@ -117,7 +117,7 @@ async def run(home: Path, options: argparse.Namespace) -> None:
     clients = await connect_swarm(port, options.connections, ears.heard)
     begin = time.monotonic()
     await subscribe(clients, ears, options.watches)
-    print(f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}")
+    print(f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}", flush=True)
     words = ("--write", str(home), "--rate", str(options.rate), "--watches", str(options.watches))
     writer = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -144,13 +144,14 @@ async def run(home: Path, options: argparse.Namespace) -> None:
 
 
 async def subscribe(clients: Sequence[SwarmClient], ears: Ears, watches: int) -> None:
-    statement = "WATCH o: shop::orders [initial: none] WHERE o.customer = $n RETURN o.at, o.number"
+    statement = "WATCH o: shop::orders WHERE o.customer = $n [initial: none] RETURN o.at, o.number"
     for number in range(watches):
         payload = {"watch": statement, "params": {"n": number}}
         clients[number % len(clients)].say({"type": "subscribe", "id": f"w{number}", "payload": payload})
         while number - ears.subscribed >= SUBSCRIBES_AT_ONCE:  # noqa: ASYNC110 - a benchmark
             await asyncio.sleep(0.01)
     await until(lambda: ears.subscribed == watches, 300)
+    assert not any(b'"error"' in said for said in ears.others), ears.others[-1]
 
 
 async def settle(ears: Ears, count: int, seconds: float = 120.0) -> None:

@@ -34,6 +34,7 @@ MODULES = (
     "vedette.watch.evaluation",
     "vedette.watch.hub",
     "vedette.watch.keys",
+    "vedette.watch.recent",
     "vedette.watch.shape",
     "vedette.watch.watch",
     "vedette.consume.desk",

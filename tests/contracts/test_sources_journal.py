@@ -245,3 +245,39 @@ def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJourn
     after = {partition.id: partition.epoch for partition in journal.partitions()}
     assert after[first.id] > first.epoch
     assert all(after[partition.id] == partition.epoch for partition in others)
+
+
+def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
+    for module in ("sqlite_journal", "postgres_journal"):
+        monkeypatch.setattr(f"vedette.sources.{module}.MOST_QUARANTINED", 3)
+    assert journal.quarantined_total() == 0
+    for number in range(5):
+        journal.quarantine(
+            Quarantined(source="shop", event_id=str(number), reason="no object", excerpt="[]", time_ms=1)
+        )
+    journal.trim(0)
+    assert [item.event_id for item in journal.quarantined("shop")] == ["4", "3", "2"]
+    assert journal.quarantined_total() == 5
+
+
+def test_a_journal_whose_line_was_cut_goes_on(address: str, journal: CollectionJournal):
+    """As when the server starts anew: one call fails, the next is on another line."""
+    if not address.startswith("postgresql"):
+        return
+    journal.append("shop", [event("1", "a", {"n": 1})], "t")
+    _cut_all_lines(address)
+    with pytest.raises(StoreError):
+        journal.append("shop", [event("2", "a", {"n": 2})], "t")
+    journal.append("shop", [event("2", "a", {"n": 2})], "t")
+    assert [row.event_id for row in everything(journal)] == ["1", "2"]
+    journal.close()
+    with pytest.raises(StoreError):
+        journal.last_offset()
+
+
+def _cut_all_lines(address: str) -> None:
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid()"
+        )

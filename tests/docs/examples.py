@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -83,8 +84,16 @@ class Page:
                     if following is not None and following.language == "output":
                         self._compare(following, output)
         finally:
+            self._end_processes()
             if self._database is not None:
                 self._database.close()
+
+    def _end_processes(self) -> None:
+        """Those that a page which failed half-way has begun and not ended: nobody else knows of them."""
+        for value in self.namespace.values():
+            if isinstance(value, subprocess.Popen):
+                with value:  # closes its pipes and waits for it
+                    value.kill()
 
     def _run_block(self, block: Block) -> str:
         """What the block printed; an error is raised unless the block asks for it."""

@@ -60,6 +60,23 @@ def test_an_unexpected_error_names_the_example() -> None:
     assert caught.traceback[-1].lineno + 1 == 4, "the traceback shows the line of the page"
 
 
+def test_a_page_that_fails_leaves_no_process_behind() -> None:
+    """A daemon that goes on without its page is reported by some later test, and hides why the page failed."""
+    page = Page(
+        Path("page.md"),
+        "```python run\nimport subprocess\n"
+        "sleeper = subprocess.Popen(['sleep', '600'], stdout=subprocess.PIPE)\n```\n"
+        "```python run\n1 / 0\n```\n",
+    )
+    with pytest.raises(ZeroDivisionError):
+        page.run()
+    sleeper = page.namespace["sleeper"]
+    with sleeper:
+        ended = sleeper.returncode is not None and sleeper.stdout.closed
+        sleeper.kill()
+    assert ended
+
+
 def test_an_expected_error_is_compared_by_its_text() -> None:
     run("""
 ```python run fails=E9

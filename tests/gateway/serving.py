@@ -10,6 +10,7 @@ from typing import Any
 
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
+from vedette.console.page import ServerFacts
 from vedette.engine.home import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.service import GatewayService
@@ -94,6 +95,7 @@ class Serving:
                 self.service.board,
                 figures=service_figures(self.service),
                 ready=lambda: None,
+                facts=lambda: ServerFacts(port=self.port, databases=tuple(home.databases())),
                 allowed_origins=home.settings.allowed_origins,
             )
             http = HttpServer(app)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 import resource
 import socket
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from urllib.parse import quote
 
+import jwt
 import pytest
 
 from benchmarks.gateway.swarm import masked
@@ -23,9 +27,12 @@ from vedette.console.metrics import metrics_text, service_figures
 from vedette.gateway import link
 from vedette.gateway import shell as shell_module
 from vedette.gateway import streams as streams_module
+from vedette.gateway.auth import AuthError, TokenAuthority
 from vedette.gateway.broker import Broker
 from vedette.gateway.close_codes import comes_back
 from vedette.gateway.engine_thread import EngineThread
+from vedette.gateway.exposure import origin_allowed
+from vedette.gateway.key_set import KeySet
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.server import GatewayServer, most_sockets
 from vedette.gateway.shell import WebSocketShell
@@ -151,6 +158,8 @@ def test_refused_subscriptions_leave_nothing_behind(wire: Wire):
 
 
 class Nobody:
+    congested = False
+
     def say(self, records: list[Any]) -> None:
         pass
 
@@ -431,3 +440,168 @@ def test_who_is_served_is_told_to_nobody_from_outside(tmp_path: Path):
         assert b"secret-customer" in metrics_text(figures)
         assert b"secret-customer" not in metrics_text(figures, names=False)
         assert b"vedette_connections" in metrics_text(figures, names=False)
+
+
+def test_messages_that_are_never_whole_are_bounded_together(tmp_path: Path):
+    """Each may be a megabyte, and there may be many thousands of connections."""
+    limits = GatewayLimits(first_frame_bytes=1_000, gateway_pending_bytes=200_000)
+    with Serving(tmp_path / "data", limits=limits) as server:
+        lines = []
+        for _ in range(4):
+            line = dial(server.port)
+            line.sendall((UPGRADE + "\r\n").encode())
+            assert b"101" in line.recv(4_096)
+            line.sendall(masked({"type": "auth", "id": "a", "payload": {"database": "default"}}))
+            assert b"auth_ack" in line.recv(4_096)
+            line.sendall(bytes((0x81, 0xFF)) + (90_000).to_bytes(8, "big") + bytes(4) + b" " * 80_000)
+            lines.append(line)
+        for line in lines[2:]:
+            assert (1013).to_bytes(2, "big") in line.recv(4_096)
+            line.close()
+        for line in lines[:2]:
+            line.sendall(b" " * 10_000)
+            assert b"invalid_frame" in line.recv(4_096), "who had room goes on"
+        while server.on_loop(lambda: server.service.server.half_said_bytes):
+            pass
+        for line in lines[:2]:
+            line.close()
+
+
+# --- values that not every process can read ---------------------------------------------------------------------------
+
+NESTED = "[" * 600 + "]" * 600
+HUGE = "1" + "0" * 60
+
+
+@pytest.mark.parametrize("value", [NESTED, HUGE, str(2**64), str(-(2**63) - 1), "[[" + HUGE + "]]"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"type": "execute", "id": "q", "payload": {"statement": "MATCH t: T RETURN t", "params": {"n": %s}}}',
+        '{"type": "subscribe", "id": "q", "payload": {"watch": "WATCH t: T RETURN t", "params": {"n": %s}}}',
+        (
+            '{"type": "subscribe", "id": "q", "payload": {"query": {"collection": "T", "filters": '
+            '[{"field": "n", "op": "==", "value": %s}]}}}'
+        ),
+    ],
+)
+def test_values_that_a_link_cannot_carry_are_refused(wire: Wire, message: str, value: str):
+    """Between a worker and the engine they would have taken everybody's requests along."""
+    client = wire.client()
+    client.define("node T { n: Int = 0 }")
+    client.raw(message % value)
+    (answer,) = client.all()
+    assert (answer["id"], answer["type"], answer["payload"]["code"]) == ("q", "error", "invalid_payload")
+    assert client.execute("MATCH t: T RETURN t")["rows"] == []
+
+
+def test_a_record_that_cannot_be_said_keeps_no_other_from_being_said(caplog: pytest.LogCaptureFixture):
+    records = [link.Asked(conn=n, id=str(n), kind="execute", text="", params={}) for n in range(7)]
+    records[4].params = {"n": 2**70}
+    unsaid: list[Any] = []
+    frames = link.encode_frames(records, unsaid=unsaid.append)
+    said = [record for frame in frames for record in link.decode_batch(frame[4:], from_gateway=True)]
+    assert [record.conn for record in said] == [0, 1, 2, 3, 5, 6]
+    assert unsaid == [records[4]]
+    assert [getattr(r, "action", None) for r in caplog.records] == ["link.unsaid"]
+
+
+def test_the_name_of_a_resumed_subscription_is_no_longer_than_another(wire: Wire):
+    client = wire.client()
+    client.define("node T { n: Int = 0 }")
+    client.send("subscribe", {"watch": "WATCH t: T [initial: none] RETURN t"}, id="s")
+    token = client.take()["payload"]["resumeToken"]
+    client.send("resume", {"token": token, "subId": "x" * 257}, id="r")
+    assert client.take()["payload"]["code"] == "invalid_payload"
+    assert list(client.connection.subscriptions) == ["s"]
+
+
+def test_of_subscriptions_under_one_name_the_last_one_counts(wire: Wire):
+    client = wire.client()
+    client.define("node T { n: Int = 0 }")
+    watch = {"watch": "WATCH t: T [initial: none] RETURN t"}
+    messages: list[dict[str, Any]] = [
+        {"type": "subscribe", "id": "s", "payload": watch | {"maxUnacked": 1, "priority": "low"}},
+        {"type": "execute", "id": "s", "payload": {"statement": "nonsense"}},
+        {"type": "unsubscribe", "id": "u", "payload": {"id": "s"}},
+        {"type": "subscribe", "id": "s", "payload": watch | {"maxUnacked": 2}},
+        {"type": "subscribe", "id": "s", "payload": watch | {"maxUnacked": 3}},
+    ]
+    for message in messages:
+        wire.boards[0].received(client.connection, json.dumps(message))
+    client.all()
+    (sub,) = client.connection.subscriptions.values()
+    assert (sub.max_unacked, sub.low) == (3, False)
+    client.send("subscribe", watch, id="s")
+    client.all()
+    (sub,) = client.connection.subscriptions.values()
+    assert sub.max_unacked is None
+
+
+def test_wishes_of_watches_that_end_by_themselves_do_not_pile_up():
+    wire = Wire(limits=GatewayLimits(max_subscriptions_per_connection=5))
+    client = wire.client()
+    for n in range(100):
+        client.send("subscribe", {"watch": "nonsense", "maxUnacked": 1}, id=str(n))
+    assert len(client.connection._wishes or ()) <= 5
+    wire.close()
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_token_whose_parts_are_nested_without_end_is_refused(part: int):
+    keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, ManualClock())
+    authority = TokenAuthority(keys, ManualClock())
+    nested = urlsafe_b64encode(b'{"a":' + b"[" * 8_000).rstrip(b"=").decode()
+    parts = jwt.encode({"exp": 1}, b"\0" * 32, "HS256").split(".")
+    parts[part] = nested
+    signature = hmac.digest(b"\0" * 32, ".".join(parts[:2]).encode(), "sha256")
+    parts[2] = urlsafe_b64encode(signature).rstrip(b"=").decode()
+    with pytest.raises(AuthError, match="invalid token"):
+        authority.admit(".".join(parts), "shop")
+
+
+def test_claims_that_a_link_cannot_carry_are_refused():
+    clock = ManualClock()
+    keys = KeySet(lambda: {"keys": [{"kty": "oct", "k": "A" * 43}]}, clock)
+    claims = {"exp": clock.now().timestamp() + 60, "tenant": "shop", "admin": True}
+    authority = TokenAuthority(keys, clock)
+    assert authority.admit(jwt.encode(claims, b"\0" * 32, "HS256"), "shop").system
+    with pytest.raises(AuthError, match="invalid token"):
+        authority.admit(jwt.encode(claims | {"n": 2**64}, b"\0" * 32, "HS256"), "shop")
+
+
+# --- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["http://[", "http://[::1", "http://127.0.0.1@[", "null", "\x80"])
+def test_origins_and_hosts_that_are_none_are_refused(name: str):
+    assert not origin_allowed(name, "127.0.0.1", (), guarded=True)
+    assert not origin_allowed("http://127.0.0.1", name.removeprefix("http://"), (), guarded=True)
+
+
+@pytest.mark.parametrize("params", ["[" * 5_000, '{"n": "\\ud800"}', '{"n": NaN}', "", f'{{"n": {HUGE}}}'])
+def test_parameters_of_a_stream_that_are_none_are_refused(server: Serving, params: str):
+    path = f"/realtime/sse?database=default&watch={quote('WATCH t: T RETURN t')}&params={quote(params)}"
+    status, answer = get(server, path)
+    assert (status, json.loads(answer)["error"]["code"]) == (400, "invalid_payload")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WATCH t: T [mode: consume] RETURN t",
+        "WATCH t: T [delivery: reliable] RETURN t",
+        "WATCH t: T ON MATCH DO SET t.n = 2 RETURN t",
+    ],
+)
+def test_what_needs_acknowledging_is_not_for_a_stream_and_leaves_nothing_behind(server: Serving, text: str):
+    server.home.define("node T { n: Int = 0 }")
+    with server.home.session() as session:
+        session.execute("SPAWN t: T")
+        status, answer = get(server, f"/realtime/sse?database=default&watch={quote(text)}")
+        assert (status, json.loads(answer)["error"]["code"]) == (400, "invalid_payload")
+        assert session.execute('MATCH w: _Watch WHERE w.status = "active" RETURN w').rows == []
+        work = session.watch("WATCH t: T [mode: consume] RETURN t").poll()
+        assert [event.attributes["attempt"] for event in work if event.delivery_id] == [1], (
+            "no attempt was counted"
+        )

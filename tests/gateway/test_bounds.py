@@ -100,6 +100,19 @@ def test_large_answers_of_one_client_come_in_order_and_others_are_served_meanwhi
     assert [m["id"] for m in client.all()] == ["large", "small"]
 
 
+def test_large_answers_wait_until_their_gateway_has_taken_those_before(wire: Wire):
+    """Else what is on the way to one client who takes nothing would fill the link that all of its gateway share."""
+    client, other = writer(wire, 9_000), wire.client()
+    (port,) = {known.port for known in wire.broker.clients.values()}
+    port.congested = True  # type: ignore[misc]
+    client.send("execute", {"statement": "MATCH d: Doc RETURN d.text"}, id="large")
+    assert other.execute("MATCH d: Doc RETURN d.n")["rows"] == [[0]], "what is small is answered"
+    assert wire.broker._requests._held
+    port.congested = False  # type: ignore[misc]
+    assert len(settled(client, "large")["payload"]["rows"]) == 1
+    assert not wire.broker._requests._held
+
+
 def test_an_error_that_nobody_foresaw_in_a_thread_is_in_the_log(
     wire: Wire, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

@@ -102,6 +102,46 @@ def test_the_client_goes_on_after_a_break(browser: Browser, server: Serving, opt
     assert found == [True, ["initial", *range(40)]]
 
 
+def test_the_console_shows_a_watch_as_it_changes(browser: Browser, server: Serving):
+    """What a person would do: open the page, run statements, follow a watch."""
+    script = """
+        const until = async (found) => { while (!found()) await new Promise((done) => setTimeout(done, 10)); };
+        const here = document.getElementById("status");
+        await until(() => here.dataset.state === "here");
+        const seen = [here.textContent];
+        const texts = (name) => [...document.querySelectorAll(`article:first-child ${name}`)].map((e) => e.textContent);
+        const enter = (text) => {
+            document.getElementById("text").value = text;
+            document.getElementById("statement").requestSubmit();
+        };
+        enter("SPAWN t: Task { n = 1 }");
+        await until(() => texts("p").length);
+        seen.push(texts("p"));
+        enter("MATCH x: Nothing RETURN x");
+        await until(() => texts(".error").length);
+        seen.push(texts(".error")[0].includes("E2001"));
+        enter("WATCH t: Task RETURN t.n");
+        await until(() => texts("td").length === 1);
+        seen.push(texts("td"));
+        const other = await (await fetch("/v1/databases/default/execute", {
+            method: "POST", headers: { "Content-Type": "application/json" },
+            body: JSON.stringify({ statement: "SPAWN t: Task { n = 2 }; SPAWN t: Task { n = 2 }", script: true }),
+        })).json();
+        await until(() => texts("td").length === 3);
+        seen.push(texts("td").sort());
+        await fetch("/v1/databases/default/execute", {
+            method: "POST", headers: { "Content-Type": "application/json" },
+            body: JSON.stringify({ statement: "MATCH t: Task WHERE t.n = 2 SET t.n = 3" }),
+        });
+        await until(() => texts("td").sort().join() === "1,3,3");
+        document.querySelector("article:first-child button").click();
+        seen.push(document.querySelectorAll("article").length);
+        return seen;
+    """
+    found = browser.run(f"{server.web}/", script)
+    assert found == ["connected to default", ["1 created"], True, ["1"], ["1", "2", "2"], 2]
+
+
 def cut(server: Serving) -> None:
     for shell in list(server.service.server.shells):
         shell.abort()

@@ -93,6 +93,21 @@ def test_documents(server: Serving):
     run(documents, server)
 
 
+async def too_many_documents(server: Serving) -> None:
+    with server.home.session() as session:
+        session.run("BEGIN; " + "SPAWN t: Task { n = 1 }; " * 1001 + "COMMIT")
+    async with connect(server.url) as c:
+        watch = c.documents("Task")
+        with pytest.raises(GatewayError, match="snapshot_limit"):
+            await watch.next(timeout=20)
+        assert (await c.execute("MATCH t: Task RETURN COUNT(*)")).rows == [(1001,)]
+        assert server.on_loop(lambda: server.service.board.subscriptions) == 0, "and nothing is sent any more"
+
+
+def test_a_watch_without_its_snapshot_is_given_up(server: Serving):
+    run(too_many_documents, server)
+
+
 async def over_a_breaking_line(server: Serving, seed: int) -> None:
     """Whatever byte the line breaks at: each event once, in order, and no resync as long as the window reaches."""
     random = Random(seed)

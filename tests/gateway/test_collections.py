@@ -511,3 +511,24 @@ def test_filters_may_be_as_large_as_the_settings_say(tmp_path: Path):
         shop = Shop(tmp_path / "data", server)
         run(larger_filters, shop)
         shop.close()
+
+
+async def subscribed_and_left(shop: Shop) -> None:
+    shop.write(("a", {"total": 50}))
+    async with connect(shop.server.url) as c:
+        for snapshot in (False, True):
+            payload = {"collection": "shop::orders", "sendSnapshot": snapshot}
+            for _ in range(40):
+                for name in ("s", "t"):
+                    await c._send(await c._connected(), {"type": "subscribe", "id": name, "payload": payload})
+                await c.request("unsubscribe", {"id": "s"})
+        await c.request("unsubscribe", {"id": "t"})
+        await c.execute("MATCH w: _Watch RETURN COUNT(*)")
+        (connection,) = shop.server.service.board.connections.values()
+        while connection._pending:  # noqa: ASYNC110 - figures of another thread
+            await asyncio.sleep(0.02)
+
+
+def test_who_leaves_before_the_pipeline_has_answered_is_not_waited_for(shop: Shop):
+    """Each request is answered or given up: 256 that are neither would keep a connection from asking anything."""
+    run(subscribed_and_left, shop)

@@ -4,6 +4,8 @@ Spark is a machine here that asks what Spark asks (`SparkDriver`): offsets are w
 committed after it, the first offset is asked for again until something is committed, and a driver that was killed may
 have left a Java that goes on for a while. Frames of all drivers arrive in any interleaving. Clients come, join, are cut
 off in the middle of what they are told, and resume at another gateway, perhaps one that has just been started.
+Several engines share journal, registry and driver, each a gateway of its own; they join, leave in good order, and their
+clients go to the others.
 
 What must hold: every client's picture, made of nothing but what it was told, is in the end what the documents say, and
 on the way no event contradicts it: no repeat, no hole, and nobody had to begin anew. Where deliveries are lost for
@@ -13,7 +15,7 @@ good, because the gateway was taken for dead, those whom it concerns are told to
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -42,16 +44,15 @@ from vedette.sources.journal import open_journal
 from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.index_files import Compactor
 from vedette.subscriptions.registry import Quotas, SubscriptionRegistry
-
-ADDRESS = "here"
+from vedette.testing import ManualClock
 
 
 class Recorded(IngestLink):
     """The link to the gateway without a socket: what a task sends is kept, and arrives when the storm lets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
         with socket.socket() as closed:
-            super().__init__(closed, ADDRESS)
+            super().__init__(closed, address)
         self.frames: list[Frame] = []
 
     def _send(self, frame: Frame) -> None:
@@ -79,7 +80,7 @@ class SparkDriver:
         self._stream = storm.stream()
         self._batch = self._checkpoint.committed
         self._start = self._checkpoint.offsets[self._batch - 1] if self._batch else None
-        self._lines: list[list[Deliver | Complete]] | None = None
+        self._lines: list[list[tuple[Gateway, Deliver | Complete]]] | None = None
         self.ended = False
 
     def _first(self) -> Offset:
@@ -102,7 +103,7 @@ class SparkDriver:
             return self._plan()
         lines = [line for line in self._lines if line]
         if lines:
-            self._storm.arrive(self._storm.chance.choice(lines).pop(0))
+            self._storm.arrive(*self._storm.chance.choice(lines).pop(0))
         elif self._checkpoint.committed > self._batch:
             self.ended = True
         else:
@@ -126,7 +127,7 @@ class SparkDriver:
             self.ended = True
             return True
         tasks = self._stream.partitions(self._first(), offsets[self._batch])
-        self._lines = [self._storm.frames_of(self._stream.read(task)) for task in tasks]
+        self._lines = [line for task in tasks for line in self._storm.lines_of(self._stream.read(task))]
         return True
 
 
@@ -138,13 +139,21 @@ class Follower:
         self._chain = Chain()
         self._token: str | None = None
         self._client: Client | None = None
+        self.gateway: Gateway | None = None
+        self._moved = False
+        """Whether it asks a gateway to go on with what another one told it."""
         self.rows: dict[str, int] | None = None
         self.ticks: list[int] = []
         self.connect()
 
     def connect(self) -> None:
         """Subscribe, or go on where it was."""
-        wire = self._storm.wire
+        if self.gateway not in self._storm.gateways:
+            self.gateway, self._moved = (
+                self._storm.chance.choice(self._storm.gateways),
+                self._token is not None,
+            )
+        wire = self.gateway.wire
         self._client = client = wire.client(gateway=self._storm.chance.randrange(len(wire.boards)))
         if self._token is not None:
             seqs = {str(partition): seq for partition, seq in self._chain.seqs.items()}
@@ -180,8 +189,10 @@ class Follower:
                 self._chain.begin(0, message["payload"]["seq"])
             case "resume-ack":
                 if message["status"] != "ok":
-                    assert self._storm.losses or (message["reason"], self.rows) == ("snapshot", None), message
+                    unread = (message["reason"], self.rows) == ("snapshot", None)
+                    assert self._storm.losses or self._moved or unread, message
                     self._begin_anew()
+                assert not self._moved, "what one gateway told says nothing to another"
             case "status":
                 assert self._storm.losses, message
                 assert message["payload"]["status"] == "resync-required"
@@ -192,7 +203,7 @@ class Follower:
                 pytest.fail(f"{other}: {message}")
 
     def _begin_anew(self) -> None:
-        self._token, self._chain, self.rows, self.ticks = None, Chain(), None, []
+        self._token, self._chain, self.rows, self.ticks, self._moved = None, Chain(), None, [], False
         if self._client is not None:
             self._client.cut()
             self._client = None
@@ -226,6 +237,13 @@ class ManualRegistrar(Registrar):
 
     def start(self) -> None: ...
 
+    def leave(self) -> None:
+        """As its thread does in the end."""
+        self._leave()
+
+
+MOST_GATEWAYS = 3
+
 
 class HastyClock(SystemClock):
     """A third of a lease is over whenever it is looked at, so that the gateway looks after its place each time."""
@@ -239,10 +257,40 @@ class HastyClock(SystemClock):
         return self._passed
 
 
+class Gateway:
+    """An engine with its gateway. All of them may have one secret, but each has an epoch of its own."""
+
+    def __init__(self, storm: Storm, directory: Path, number: int) -> None:
+        self._storm = storm
+        self.address = f"gateway {number}"
+        clock = ManualClock()
+        clock.advance(number)
+        self.wire = Wire(clock=clock)
+        self.registrar = ManualRegistrar(
+            directory,
+            name=self.address,
+            address=self.address,
+            quotas=Quotas(),
+            clock=HastyClock(),
+            call=lambda work: work(),
+            lapsed=self._lapsed,
+            removed=lambda _: None,
+        )
+        self.desk = self.wire.broker.collections = CollectionDesk(self.wire.broker, self.registrar)
+
+    def _lapsed(self) -> None:
+        assert self._storm.losses, "the lease was lost"
+        self.desk.lapsed()
+
+    def work(self) -> None:
+        self.registrar.turn()
+        self.wire.run()
+
+
 class Storm:
     def __init__(self, chance: Random, directory: Path, *, losses: bool) -> None:
         self.chance, self.losses = chance, losses
-        self.wire, self._home = Wire(), directory
+        self._home = directory
         self.journal = open_journal(directory)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="mongodb://there", partitions=3))
         self.registry = SubscriptionRegistry(directory)
@@ -250,29 +298,14 @@ class Storm:
         self.context = PipelineContext(
             journal=self.journal.address, registry=self.registry.address, index=directory / "index", secret=""
         )
-        self.registrar = ManualRegistrar(
-            directory,
-            name="gateway",
-            address=ADDRESS,
-            quotas=Quotas(),
-            clock=HastyClock(),
-            call=self._call,
-            lapsed=self._lapsed,
-            removed=lambda _: None,
-        )
-        self.desk = self.wire.broker.collections = CollectionDesk(self.wire.broker, self.registrar)
+        self.gateways: list[Gateway] = []
+        self._former: list[Gateway] = []
+        self.join()
         self.checkpoint = Checkpoint()
         self.drivers = [SparkDriver(self)]
         self.documents: dict[str, int] = {}
         self.followers: list[Follower] = []
         self._written = 0
-
-    def _lapsed(self) -> None:
-        assert self.losses, "the lease was lost"
-        self.desk.lapsed()
-
-    def _call(self, work: Callable[[], object]) -> None:
-        work()
 
     def stream(self) -> JournalStream:
         options = {"journal": self.journal.address, "index": str(self._home / "index"), "maxrows": "12"}
@@ -316,10 +349,31 @@ class Storm:
 
     def renew(self) -> None:
         """A gateway's process is renewed: everybody there is cut off, and comes back to another one."""
+        gateway = self.chance.choice(self.gateways)
+        self._cut_all(gateway)
+        gateway.wire.boards.clear()
+        gateway.wire.gateway()
+
+    def join(self) -> None:
+        """One more engine takes deliveries."""
+        if len(self.gateways) < MOST_GATEWAYS:
+            number = len(self.gateways) + len(self._former)
+            self.gateways.append(Gateway(self, self._home, number))
+
+    def leave(self) -> None:
+        """One of several ends in good order; what is on its way to it is for nobody."""
+        if len(self.gateways) > 1:
+            gateway = self.chance.choice(self.gateways)
+            gateway.work()
+            self._cut_all(gateway)
+            gateway.registrar.leave()
+            self.gateways.remove(gateway)
+            self._former.append(gateway)
+
+    def _cut_all(self, gateway: Gateway) -> None:
         for follower in self.followers:
-            follower.cut()
-        self.wire.boards.clear()
-        self.wire.gateway()
+            if follower.gateway is gateway:
+                follower.cut()
 
     def read(self) -> None:
         if self.followers:
@@ -329,8 +383,8 @@ class Storm:
         self._compactor.publish()
 
     def work(self) -> None:
-        self.registrar.turn()
-        self.wire.run()
+        for gateway in self.gateways:
+            gateway.work()
 
     def kill(self) -> None:
         """A new driver begins. The one before goes on for a while, or is gone at once."""
@@ -342,10 +396,11 @@ class Storm:
         """A driver says now and then how far everything is told."""
         for driver in self.drivers:
             if driver.reached is not None:
-                self.arrive(driver.reached)
+                for gateway in self.gateways:
+                    self.arrive(gateway, driver.reached)
 
     def pass_over(self) -> None:
-        """The gateway is taken for dead, and what was on its way to it is dropped."""
+        """The gateways are taken for dead, and what was on its way to them is dropped."""
         for gateway in self.registry.gateways():
             for driver in self.drivers:
                 driver.lose()
@@ -363,11 +418,16 @@ class Storm:
                 self.drivers.append(SparkDriver(self))
         return went
 
-    def frames_of(self, batches: Iterator[Any]) -> list[Deliver | Complete]:
-        deliver._links[ADDRESS] = link = Recorded()
+    def lines_of(self, batches: Iterator[Any]) -> list[list[tuple[Gateway, Deliver | Complete]]]:
+        """What a task says to each gateway. One that has just left may still take something, and be gone."""
+        links = {gateway: Recorded(gateway.address) for gateway in (*self.gateways, *self._former)}
+        deliver._links.update({gateway.address: link for gateway, link in links.items()})
         list(hot_path(self.context)(batches))
         deliver._links.clear()
-        return [piece for frame in link.frames for piece in self._pieces(frame)]
+        return [
+            [(gateway, piece) for frame in link.frames for piece in self._pieces(frame)]
+            for gateway, link in links.items()
+        ]
 
     def _pieces(self, frame: Frame) -> Iterator[Deliver | Complete]:
         """A few changes at a time."""
@@ -380,9 +440,10 @@ class Storm:
         if isinstance(frame, Complete) and self.chance.random() < 0.7:  # nobody waits until it is heard
             yield frame
 
-    def arrive(self, frame: Deliver | Complete) -> None:
-        self.desk.take(frame)
-        self.wire.run()
+    def arrive(self, gateway: Gateway, frame: Deliver | Complete) -> None:
+        if gateway in self.gateways:
+            gateway.desk.take(frame)
+            gateway.wire.run()
 
     # --- the end --------------------------------------------------------------------------------------------------
 
@@ -401,8 +462,9 @@ class Storm:
         close_kept()
         self.registry.close()
         self.journal.close()
-        self.registrar.stop()
-        self.wire.close()
+        for gateway in (*self.gateways, *self._former):
+            gateway.registrar.stop()
+            gateway.wire.close()
 
 
 @given(st.integers(0, 2**32), st.booleans())
@@ -413,7 +475,7 @@ def test_every_picture_is_true_whatever_comes_in_between(seed: int, losses: bool
         storm = Storm(chance, Path(directory), losses=losses)
         happenings = [
             *[storm.drive] * 8, *[storm.read] * 3, *[storm.work] * 2, storm.publish, storm.write, storm.write,
-            storm.come, storm.cut, storm.renew, storm.kill, storm.bury, storm.tell,
+            storm.come, storm.cut, storm.renew, storm.kill, storm.bury, storm.tell, storm.join, storm.leave,
             *[storm.pass_over] * losses,
         ]  # fmt: skip
         for _ in range(chance.randint(10, 120)):

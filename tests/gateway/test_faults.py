@@ -14,6 +14,7 @@ import pytest
 from tests.engine import FULL, PATIENCE, Disk, in_thread, opened_on
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Wire
+from vedette.cli.engine_process import missing
 from vedette.client.remote import connect
 from vedette.clock import SystemClock
 from vedette.gateway import link
@@ -143,6 +144,7 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         connect(first) as writer,
         connect(second) as reader,
     ):
+        assert missing(server.service, workers=2) is None
         await writer.define(ONTOLOGY)
         watch = await reader.watch(WATCH).ready()
         assert (await watch.next(timeout=20)) is not None
@@ -153,6 +155,8 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
     async with asyncio.timeout(PATIENCE):
         while server.service.engine.broker.clients:  # noqa: ASYNC110 - its links end a moment later
             await asyncio.sleep(0.01)
+    assert missing(server.service, workers=2) == "no gateway worker is there"
+    assert missing(server.service, workers=0) is None
 
 
 def test_workers_of_one_engine_share_everything(tmp_path: Path):

@@ -73,6 +73,29 @@ def test_health_readiness_and_metrics(server: Serving):
     assert b"vedette_pipeline" not in text, "there is none"
 
 
+def test_the_front_page_is_the_console_for_browsers_and_words_for_others(server: Serving):
+    status, words = get(server, "/")
+    assert (status, b"/v1/databases/{database}/execute" in words) == (200, True)
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    connection.request("GET", "/", headers={"Accept": "text/html,application/xhtml+xml"})
+    answer = connection.getresponse()
+    assert b"/static/console.js" in answer.read()
+    assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+    for file in ("console.js", "console.css", "vedette.js"):
+        assert get(server, f"/static/{file}")[0] == 200
+    connection.close()
+
+
+def test_what_the_console_connects_with(server: Serving, tmp_path: Path):
+    found = json.loads(get(server, "/v1/server")[1])
+    assert found == {"webSocketPort": server.port, "secure": False, "tokens": False, "databases": ["default"]}
+    keys = {"keys": [{"kty": "oct", "k": "A" * 43}]}
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    with Serving(tmp_path / "guarded", auth_keys=str(tmp_path / "keys.json")) as guarded:
+        found = json.loads(get(guarded, "/v1/server")[1])
+        assert found == {"webSocketPort": guarded.port, "secure": False, "tokens": True}
+
+
 def test_metrics_of_the_pipeline_beside_it(server: Serving, tmp_path: Path):
     partition = PartitionFigures(
         partition=1,

@@ -481,6 +481,31 @@ def test_a_watch_that_ends_says_why(client: Client, wire: Wire):
     assert status["payload"]["errors"][0]["code"] == "E2101"
 
 
+@pytest.mark.parametrize(
+    "options",
+    ["[delivery: reliable]", "[mode: consume, delivery: reliable]", "ON MATCH DO SET t.status = 'x'"],
+)
+def test_whose_watch_is_taken_up_elsewhere_is_told(wire: Wire, client: Client, options: str):
+    """One connection at a time has a watch that lasts; the other does not wait for what never comes."""
+    client.send("subscribe", {"watch": f"WATCH t: Task {options} RETURN t.n".replace("'", '"')}, id="s")
+    handle = client.all()[0]["payload"]["handle"]
+    other = wire.client()
+    other.send("subscribe", {"attach": handle}, id="mine")
+    assert other.take()["payload"]["lasts"]
+    (status,) = client.all()
+    assert (status["payload"]["status"], status["payload"]["reason"]) == ("ended", "taken")
+    assert (status["payload"]["subIds"], status["payload"]["errors"][0]["code"]) == (["s"], "E8010")
+    client.execute('SPAWN t: Task { title = "x", n = 1 }')
+    assert [m for m in client.all() if m["type"] in ("event", "status")] == []
+    assert [e["payload"]["match"] for e in events(other.all(), "mine") if "match" in e["payload"]] == [
+        {"t.n": 1}
+    ]
+    assert (wire.broker.subscriptions, wire.boards[0].subscriptions) == (1, 1)
+    client.send("subscribe", {"attach": handle}, id="back")
+    assert client.take()["type"] == "subscribe_ack"
+    assert [m["payload"]["reason"] for m in other.all() if m["type"] == "status"] == ["taken"]
+
+
 def test_checksums_are_crc32c_of_the_canonical_payload(wire: Wire, client: Client):
     careful = wire.client(checksum=True)
     careful.send("subscribe", {"watch": WATCH, "params": {"low": 0}}, id="s")

@@ -46,6 +46,8 @@ class LocalPort:
     def __init__(self, board: Switchboard) -> None:
         self.board = board
 
+    congested = False
+
     def say(self, records: list[Any]) -> None:
         self.board.said(decode_batch(encode_batch(records)[4:], from_gateway=False))
 

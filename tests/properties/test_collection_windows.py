@@ -26,6 +26,8 @@ STATEMENTS = (
     "WATCH n: N [window: tumbling(5s)] RETURN n.g, COUNT(n WHERE n.a > 1) AS large, MAX(n.a), COUNT(DISTINCT n.a)",
     "WATCH n: N [window: sliding(10s, 3s)] RETURN COUNT(*) AS recent, SUM(n.a) AS total",
     "WATCH n: N [window: sliding(7s, 3s)] RETURN n.g, COUNT(n.a)",
+    "WATCH n: N [window: sliding(7s, 3s)] RETURN COUNT(n) AS n, COUNT(n WHERE n.a > 1) AS large",
+    "WATCH n: N [window: sliding(7s, 3s)] RETURN COUNT(n WHERE n.a > 1) AS large, SUM(n.a WHERE n.a > 0) AS total",
     "WATCH n: N | M [window: tumbling(5s), initial: none] RETURN n.k, n.a",
     "WATCH n: N | M WHERE n.a > 0 [window: tumbling(5s)] RETURN n.g, COUNT(*) AS n, COLLECT(n.k)[limit: 5] AS keys",
     "WATCH n: N | M [window: sliding(10s, 3s)] RETURN SUM(n.a) AS total, COLLECT(DISTINCT n.a)[limit: 9] AS values",
@@ -139,6 +141,7 @@ def engine_shown(event: dict[str, Any]) -> tuple[Any, ...]:
 @settings(max_examples=20)
 @given(first=st.sets(st.sampled_from(KEYS)), steps=STEPS)
 @example(first={"x"}, steps=[("put", "x", 2, "h"), ("wait", 11), ("drop", "x"), ("wait", 11), ("wait", 11)])
+@example(first=set(), steps=[("wait", 1), ("put", "y", 0, "h"), ("wait", 1), ("put", "y", 0, "g")])
 def test_the_engine_and_the_pipeline_tell_the_same(
     statement: str, first: set[str], steps: list[tuple[Any, ...]]
 ):

@@ -18,19 +18,23 @@ import pytest
 
 from tests.spark.conftest import Shop
 from tests.spark.test_stream import complete
+from vedette.pipeline.session import JAVA_OPTIONS
 
 DRIVER = """
 import sys
 from pathlib import Path
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.session import open_session
+from vedette.pipeline.session import JAVA_OPTIONS, open_session
 from vedette.pipeline.stream import start_stream
 
 master, home = sys.argv[1], Path(sys.argv[2])
 context = PipelineContext(
     journal=str(home / "collections.db"), registry=str(home / "subscriptions.db"), index=home / "index", secret="s"
 )
-session = open_session(master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8")
+session = open_session(
+    master, spark__executor__memory="512m", spark__cores__max="2", spark__task__maxFailures="8",
+    spark__executor__extraJavaOptions=JAVA_OPTIONS,
+)
 query = start_stream(session, context, home / "checkpoint", start=0)
 query.awaitTermination()
 """
@@ -50,7 +54,12 @@ def free_port() -> int:
 
 @contextmanager
 def started(home: Path, name: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+    }
     with (home / f"{name}.log").open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
@@ -67,25 +76,58 @@ def with_group(process: subprocess.Popen[bytes], number: int) -> None:
     process.wait()
 
 
-@pytest.mark.soak
-def test_a_worker_and_the_driver_die(shop: Shop, tmp_path: Path):
+@contextmanager
+def cluster(home: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """One master and two workers of one core each: the address of the master, and one of the workers."""
     if shutil.which("java") is None:
         pytest.skip("no Java")
     port, program = free_port(), str(spark_class())
-    master = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
+    address, deploy = f"spark://127.0.0.1:{port}", "org.apache.spark.deploy"
+    master = (program, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port))
     worker = (program, f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g")
-    everything = shop.subscribe("all", "true")
     with (
-        started(
-            tmp_path, "master", program, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port),
-            "--webui-port", "0",
-        ),
-        started(tmp_path, "one", *worker, "--work-dir", str(tmp_path / "w1"), master) as first,
-        started(tmp_path, "two", *worker, "--work-dir", str(tmp_path / "w2"), master),
-    ):  # fmt: skip
-        driver = (sys.executable, "-c", DRIVER, master, str(tmp_path))
-        with started(tmp_path, "driver", *driver) as running:
+        started(home, "master", *master, "--webui-port", "0"),
+        started(home, "one", *worker, "--webui-port", "0", "--work-dir", str(home / "w1"), address) as first,
+        started(home, "two", *worker, "--webui-port", "0", "--work-dir", str(home / "w2"), address),
+    ):
+        yield address, first
+
+
+def driver(home: Path, master: str) -> tuple[str, ...]:
+    return sys.executable, "-c", DRIVER, master, str(home)
+
+
+def executors(worker: Path) -> list[Path]:
+    """Folders of the executors that a worker has started: one of each application."""
+    return [folder for folder in worker.glob("app-*/*") if folder.is_dir()]
+
+
+def test_a_worker_dies_in_mid_stream(shop: Shop, tmp_path: Path):
+    everything = shop.subscribe("all", "true")
+    with cluster(tmp_path) as (master, first), started(tmp_path, "driver", *driver(tmp_path, master)):
+        last = shop.write(("first", {"n": 0}))
+        assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+        assert shop.receiver.wait_for(lambda: bool(executors(tmp_path / "w1")), 60)
+        for turn in range(20):
+            last = shop.write(*((f"k{turn}.{n}", {"n": n}) for n in range(20)))
+            assert shop.receiver.wait_for(partial(told, shop, 20 * turn), 120)  # one append ahead of it
+            if turn == 5:
+                with_group(first, signal.SIGKILL)
+        assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+    unique = shop.receiver.unique
+    assert len(unique) == 401
+    assert all(change.enter == [everything] for change in unique.values())
+
+
+def told(shop: Shop, count: int) -> bool:
+    return len(shop.receiver.unique) >= count
+
+
+@pytest.mark.soak
+def test_a_worker_and_the_driver_die(shop: Shop, tmp_path: Path):
+    everything = shop.subscribe("all", "true")
+    with cluster(tmp_path) as (master, first):
+        with started(tmp_path, "driver", *driver(tmp_path, master)) as running:
             last = shop.write(("first", {"n": 0}))
             assert shop.receiver.wait_for(partial(complete, shop, last), 120)
             with_group(first, signal.SIGKILL)
@@ -94,7 +136,7 @@ def test_a_worker_and_the_driver_die(shop: Shop, tmp_path: Path):
             last = shop.write(*((f"b{n}", {"n": n}) for n in range(200)))
             Flag().wait(0.05)
             with_group(running, signal.SIGKILL)
-        with started(tmp_path, "again", *driver):
+        with started(tmp_path, "again", *driver(tmp_path, master)):
             last = shop.write(*((f"c{n}", {"n": n}) for n in range(200)))
             assert shop.receiver.wait_for(partial(complete, shop, last), 120)
     unique = shop.receiver.unique

@@ -88,7 +88,7 @@ def clean(files: Sequence[FileToIngest]) -> tuple[list[Any], Any]:
 
 def test_prepared_on_the_executors_and_stored_here(spark: Any, tree: list[FileToIngest]) -> None:
     store = MemoryVectors()
-    preparation = SparkPreparation(desk_of(spark, batch_bytes=30_000), recipe(), EMBEDDER)
+    preparation = SparkPreparation(desk_of(spark, batch_bytes=30_000, job_files=16), recipe(), EMBEDDER)
     ingestion = Ingestion(EMBEDDER, store, SystemClock(), preparation=preparation)
     outcomes = ingestion.ingest(tree)
     assert (seen(outcomes), contents(store, tree)) == clean(tree)

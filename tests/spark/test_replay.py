@@ -12,6 +12,7 @@ import pytest
 
 import vedette
 from tests.spark.conftest import Shop
+from vedette.errors import PipelineError
 from vedette.pipeline.capture import capture, masked, sampled
 from vedette.pipeline.replay import compare, replay, shadow
 from vedette.sources.images import decode_image, encode_image
@@ -64,6 +65,12 @@ def test_shadow_runs_another_version(spark: Any, shop: Shop, tmp_path: Path, can
     found = shadow(spark, out, candidate, tmp_path)
     assert found.divergence == 0
     assert found.both > 0
+
+
+def test_what_is_no_capture_is_said(spark: Any, tmp_path: Path):
+    with pytest.raises(PipelineError, match="is no capture") as caught:
+        replay(spark, str(tmp_path / "nothing"), str(tmp_path / "out"))
+    assert caught.value.code == "E6303"
 
 
 def test_masks_keep_which_values_are_equal():

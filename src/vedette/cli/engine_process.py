@@ -17,6 +17,7 @@ from vedette.cli.server_file import FILE, ServerFile, write_server_file
 from vedette.cli.taken_port import taken_port
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
+from vedette.console.page import ServerFacts
 from vedette.engine.home import Vedette
 from vedette.gateway.exposure import check_exposure
 from vedette.gateway.local_socket import socket_path
@@ -25,7 +26,7 @@ from vedette.gateway.service import GatewayService
 if TYPE_CHECKING:
     from vedette.cli.display import TableDisplay
 
-__all__ = ["DemoLife", "ServeOptions", "serve_home", "stop_asked"]
+__all__ = ["DemoLife", "ServeOptions", "missing", "serve_home", "stop_asked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +45,23 @@ async def serve_home(
     """Serve until `stop` is set; `started` is told the ports once everything listens."""
     service = GatewayService(home, directory=options.directory)
     check_exposure(options.host, guarded=service.server.guarded)
+    ports: list[int] = []
     app = make_app(
         service.board,
         figures=service_figures(service),
-        ready=lambda: _missing(service),
+        ready=lambda: missing(service, options.workers),
+        facts=lambda: ServerFacts(
+            port=ports[-1] if ports else options.port,
+            secure=bool(home.settings.tls_certificate),
+            databases=tuple(home.databases()),
+        ),
         allowed_origins=home.settings.allowed_origins,
     )
     http = HttpServer(app, tls_certificate=home.settings.tls_certificate, tls_key=home.settings.tls_key)
     service.begin()
     try:
         async with _listening(service, http, options) as found:
+            ports.append(found.port)
             started(found)
             await stop.wait()
     finally:
@@ -61,9 +69,12 @@ async def serve_home(
         await service.stop()
 
 
-def _missing(service: GatewayService) -> str | None:
+def missing(service: GatewayService, workers: int) -> str | None:
+    """Why clients cannot be served; None when they can."""
     if not service.engine.alive:
         return "the engine has stopped"
+    if workers and not service.links.ports:
+        return "no gateway worker is there"
     return service.home.default.read_only
 
 

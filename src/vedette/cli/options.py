@@ -18,6 +18,7 @@ __all__ = [
     "DatabaseOption",
     "JsonOption",
     "directory_of",
+    "journal_address",
     "read_text",
 ]
 
@@ -46,6 +47,14 @@ JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON,
 def directory_of(location: str) -> Path | None:
     """The folder of a data directory; None for homes that have none."""
     return None if location == _MEMORY or "://" in location else Path(os.fspath(location))
+
+
+def journal_address(directory: Path) -> str:
+    """Where the journal of a data directory is: in its file, or where its setting `pipeline_store` says."""
+    from vedette.settings import load_settings
+
+    directory.mkdir(parents=True, exist_ok=True)
+    return load_settings(directory, os.environ).pipeline_store or str(directory)
 
 
 def read_text(name: str) -> str:

@@ -33,7 +33,7 @@ def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = F
         state, sink = tables.system.degradation(), tables.system.sink()
     record = {
         "level": state.level.word,
-        "entered_at": state.entered_at,
+        "entered_at": None if state.last_check_at is None else state.entered_at,
         "last_check_at": state.last_check_at,
         "queue_depth": state.queue_depth,
         "throughput": state.throughput,

@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 Token = str | Callable[[], str | Awaitable[str]]
 """A token, or where to get one: asked before every connection."""
 PATH = "/realtime/ws"
+PATIENCE_SECONDS = 90.0
+"""For the answer to a ping: it comes after a large message that is on its way, over a slow line."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -359,11 +361,17 @@ class RemoteSession:
 
     def _socket_opened(self) -> open_socket:
         if self._local_socket is not None:
-            return unix_connect(self._local_socket, self._url, max_size=None, ping_interval=20)
-        tls = (
-            {"ssl": self._tls} if self._tls is not None else {}
-        )  # else as the address says, as this machine trusts
-        return open_socket(self._url, max_size=None, ping_interval=20, **tls)
+            return unix_connect(
+                self._local_socket, self._url, max_size=None, ping_interval=20, ping_timeout=PATIENCE_SECONDS
+            )
+        trusted = True if self._url.startswith("wss:") else None  # whom this machine trusts
+        return open_socket(
+            self._url,
+            ssl=self._tls or trusted,
+            max_size=None,
+            ping_interval=20,
+            ping_timeout=PATIENCE_SECONDS,
+        )
 
     async def _introduce(self, socket: ClientConnection) -> None:
         token = self._token() if callable(self._token) else self._token
@@ -468,6 +476,8 @@ class RemoteSession:
             asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
             return
         self.forget(watch)
+        if watch.standing.done():  # without what it should begin with it is of no use
+            self.later("unsubscribe", {"id": watch.id})
         watch.ended(error)
 
     # --- beginning and end --------------------------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,13 +13,14 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vedette.console.bridge import Bridge, bridge_to
 from vedette.console.metrics import Figures, metrics_text
 from vedette.console.origins import KnownOrigins
+from vedette.console.page import STATIC, ServerFacts, facts_response, front_page
 from vedette.console.timely import TimelyRequests
 from vedette.gateway.auth import OpenDoor
 from vedette.gateway.exposure import is_loopback
@@ -29,7 +28,6 @@ from vedette.gateway.switchboard import Switchboard
 
 __all__ = ["HttpServer", "make_app"]
 
-STATIC = Path(__file__).parent / "static"
 SSE_HEARTBEAT_SECONDS = 15.0
 BODY_SECONDS = 30.0
 _STATUS: Mapping[str, int] = {
@@ -48,16 +46,10 @@ _STATUS: Mapping[str, int] = {
 }
 
 
-_PLACES = """Vedette. What is here:
-
-  /health, /ready, /metrics                     is it well
-  POST /v1/databases/{database}/execute         {"statement": "MATCH t: Task RETURN t", "params": {}}
-  POST /v1/databases/{database}/define          {"ontology": "node Task { title: String }"}
-  /realtime/v1/databases/{database}/sse         ?collection=Task or ?watch=WATCH…: server-sent events
-  /static/vedette.js                            the browser's client
-
-The WebSocket is on the other port, at /realtime/ws.
-"""
+_NO_ACKS = (
+    "a reader of server-sent events acknowledges nothing: a watch that consumes, is reliable or a trigger is for a "
+    "WebSocket"
+)
 _FULL = {"code": "too_many_connections", "message": "as many connections as there may be", "retryable": True}
 
 
@@ -66,13 +58,14 @@ def make_app(
     *,
     figures: Figures,
     ready: Callable[[], str | None],
+    facts: Callable[[], ServerFacts],
     allowed_origins: tuple[str, ...] = (),
 ) -> Starlette:
     """`ready` says what is missing, or nothing."""
     guarded = not isinstance(board.authority, OpenDoor)
 
-    async def places(_: Request) -> Response:
-        return PlainTextResponse(_PLACES)
+    async def about(_: Request) -> Response:
+        return facts_response(facts(), guarded=guarded)
 
     async def health(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
@@ -97,7 +90,8 @@ def make_app(
         return await _events(board, request)
 
     routes = [
-        Route("/", places),
+        Route("/", front_page),
+        Route("/v1/server", about),
         Route("/health", health),
         Route("/ready", readiness),
         Route("/metrics", metrics),
@@ -178,8 +172,8 @@ async def _events(board: Switchboard, request: Request) -> Response:
     asked: dict[str, Any]
     if "watch" in query:
         try:
-            asked = {"watch": query["watch"], "params": json.loads(query.get("params", "{}"))}
-        except ValueError:
+            asked = {"watch": query["watch"], "params": msgspec.json.decode(query.get("params", "{}"))}
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return _refused({"code": "invalid_payload", "message": "params is JSON"})
     else:
         asked = {"collection": query.get("collection", ""), "includeData": True}
@@ -240,6 +234,9 @@ async def _begin(
     message = msgspec.json.decode(data)
     if message["type"] == "error":
         return dict(message["payload"])
+    if message["payload"].get("mode") == "consume" or message["payload"].get("lasts"):
+        await bridge.ask("manage", {"subId": "default", "operation": "cancel"})
+        return {"code": "invalid_payload", "message": _NO_ACKS}
     return [*first, data]
 
 

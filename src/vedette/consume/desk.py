@@ -6,7 +6,7 @@ before an item is handed out again is a number as well, the sequence of a commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -159,17 +159,17 @@ class Desk:
             return []
         pool.settle(durable)
         handed: list[Delivery] = []
-        for _ in range(member.share(limit)):
-            place = pool.pop()
-            if place is None:
-                break
-            handed.append(self._claim(place, member, now + lease))
+        share = member.share(limit)
+        while places := pool.pop(share - len(handed)):
+            matches = pool.matches(places)
+            for place, match in zip(places, matches, strict=True):
+                handed.append(self._claim(place, match, member, now + lease))
         return handed
 
-    def _claim(self, place: Place, member: Member, deadline: float) -> Delivery:
+    def _claim(self, place: Place, match: Mapping[str, Any], member: Member, deadline: float) -> Delivery:
         item = place.item
         attempt = 1 + self.attempts_of(item.element, member.group.name).total
-        delivery = Delivery(self._new_id(), place, member, deadline=deadline, attempt=attempt)
+        delivery = Delivery(self._new_id(), place, match, member, deadline=deadline, attempt=attempt)
         item.delivery = delivery
         for other in item.places:
             other.pool.step_out(other)

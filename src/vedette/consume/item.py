@@ -101,6 +101,10 @@ class LateWants(Protocol):
 
     def want(self, element: str) -> Want: ...
 
+    def matches(self, elements: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Of many at once: what lies anywhere in a large memory is fetched together."""
+        ...
+
 
 class WorkItem:
     """One element, for all consumers together."""
@@ -177,6 +181,13 @@ class Place:
         return wants
 
     @property
+    def match(self) -> Mapping[str, Any]:
+        """What is handed out."""
+        want = self.want
+        assert want is not None
+        return want.match
+
+    @property
     def rank(self) -> Rank:
         if self._wants is _LATE:
             assert self.pool.late is not None
@@ -230,13 +241,20 @@ class Place:
 class Delivery:
     """One element in the hands of one consumer."""
 
-    __slots__ = ("attempt", "deadline", "id", "item", "member", "place", "state", "want", "withdrawn")
+    __slots__ = ("attempt", "deadline", "id", "item", "match", "member", "place", "state", "withdrawn")
 
-    def __init__(self, id: str, place: Place, member: Member, *, deadline: float, attempt: int) -> None:
+    def __init__(
+        self,
+        id: str,
+        place: Place,
+        match: Mapping[str, Any],
+        member: Member,
+        *,
+        deadline: float,
+        attempt: int,
+    ) -> None:
         self.id, self.item, self.place, self.member = id, place.item, place, member
-        want = place.want
-        assert want is not None
-        self.want = want
+        self.match = match
         self.deadline = deadline
         self.attempt = attempt
         """1 for the first time it is handed out."""

@@ -83,14 +83,6 @@ class Line:
             heappop(heap)
         return heap[0][-1] if heap else None
 
-    def pop(self) -> Stander | None:
-        """Hand out the first."""
-        place = self.first()
-        if place is not None:
-            heappop(self._heap)
-            self.discard(place)
-        return place
-
     def validate(self) -> None:
         """Raise AssertionError unless each place stands in line once; for tests."""
         standing = [entry[-1] for entry in self._heap if _valid(entry)]
@@ -167,30 +159,21 @@ class LongLine:
             place.ticket += 1
             self._length -= 1
 
-    def first(self) -> Stander | None:
-        while self._blocks:
-            entry = self._blocks[0][self._head]
-            if entry[-1].ticket == entry[-2]:
-                place: Stander = entry[-1]
-                return place
-            self._go_on()
-        return None
-
-    def _go_on(self) -> None:
-        """The first entry has gone."""
-        self._head += 1
-        self._entries -= 1
-        if self._head == len(self._blocks[0]):
-            del self._blocks[0], self._lasts[0]
-            self._head = 0
-
-    def pop(self) -> Stander | None:
-        """Hand out the first."""
-        place = self.first()
-        if place is not None:
-            self._go_on()
+    def pop(self, most: int) -> list[Stander]:
+        """Hand out the first ones."""
+        popped: list[Stander] = []
+        while self._blocks and len(popped) < most:
+            block = self._blocks[0]
+            entries = block[self._head : self._head + most - len(popped)]
+            popped += [entry[-1] for entry in entries if _valid(entry)]
+            self._head += len(entries)
+            self._entries -= len(entries)
+            if self._head == len(block):
+                del self._blocks[0], self._lasts[0]
+                self._head = 0
+        for place in popped:
             self.discard(place)
-        return place
+        return popped
 
     def validate(self) -> None:
         """Raise AssertionError unless each place stands in line once, and the blocks are sorted; for tests."""
@@ -253,12 +236,14 @@ class SerialLine:
         line = self._lines.get(place.serial)
         return _valid(entry) and line is not None and line.first() is place and not self._held(place.serial)
 
-    def pop(self) -> Stander | None:
-        place = self.first()
-        if place is not None:
-            heappop(self._front)
-            self._leave(self._lines[place.serial], place)
-        return place
+    def pop(self, most: int) -> list[Stander]:
+        """Hand out the first, alone: whether the next may go depends on what becomes of it."""
+        place = self.first() if most > 0 else None
+        if place is None:
+            return []
+        heappop(self._front)
+        self._leave(self._lines[place.serial], place)
+        return [place]
 
     def _leave(self, line: Line, place: Stander) -> None:
         line.discard(place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from vedette.consume.item import Delivery, LateWants, Place, Want, WorkItem
@@ -156,10 +156,16 @@ class Pool:
     def step_out(self, place: Place) -> None:
         self._line.discard(place)
 
-    def pop(self) -> Place | None:
-        place = self._line.pop()
-        assert place is None or isinstance(place, Place)
-        return place
+    def pop(self, most: int) -> list[Place]:
+        """Some of the first; fewer than asked for does not mean that nobody is left."""
+        places: list[Any] = self._line.pop(most)
+        return places
+
+    def matches(self, places: Sequence[Place]) -> list[Mapping[str, Any]]:
+        """What is handed out of each."""
+        if self.late is not None:
+            return self.late.matches([place.item.element for place in places])
+        return [place.match for place in places]
 
     def offer(self, key: Hashable) -> None:
         """A key of serialize_by was let go of."""

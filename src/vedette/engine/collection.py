@@ -1,8 +1,9 @@
 """Garbage collection as a policy: a graph of a million elements must not be walked in the middle of a commit.
 
-What is loaded is frozen, automatic full collections are off (Python's young generations go on as ever: nodes, watches
-and events hold no cycles), and a full collection waits for a quiet moment of the process. The policy is the process's,
-so it is engaged once and released with the last home that asked for it.
+What is loaded is frozen, automatic full collections are off, and a full collection waits for a quiet moment of the
+process. Young collections go on, but less often than Python would have them: nodes, watches and events hold no cycles,
+and most of what a commit or a batch of deliveries makes is gone before they come. The policy is the process's, so it is
+engaged once and released with the last home that asked for it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from threading import Event, Lock, Thread
 __all__ = ["CollectionPolicy", "collection_policy"]
 
 _NEVER = 1_000_000_000
+_PYTHONS_OWN = 700
+_SELDOM = 5_000
+"""New objects between young collections, unless somebody chose a number: a few batches of deliveries."""
 _LOOK_SECONDS = 10.0
 _QUIET_COLLECTIONS = 2
 """A process that had at most this many young collections between two looks is quiet."""
@@ -34,7 +38,7 @@ class CollectionPolicy:
             if self._users == 1:
                 self._thresholds = gc.get_threshold()
                 first, second, _ = self._thresholds
-                gc.set_threshold(first, second, _NEVER)
+                gc.set_threshold(_SELDOM if first == _PYTHONS_OWN else first, second, _NEVER)
                 self._released = Event()
                 Thread(target=self._look, args=(self._released,), name="vedette-collect", daemon=True).start()
             gc.freeze()

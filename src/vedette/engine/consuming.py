@@ -253,7 +253,7 @@ class Consuming:
     def _entry(self, watch: Watch, delivery: Delivery) -> Entry:
         watch.position += 1
         watch.delivered += 1
-        delta = Delta("consumed", delivery.want.match)
+        delta = Delta("consumed", delivery.match)
         delta.delivery = (delivery.id, delivery.attempt)
         return Entry(watch.position, delivery.place.sequence, delivery.place.tick, delta)
 

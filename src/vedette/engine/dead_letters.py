@@ -104,7 +104,7 @@ class DeadLetters:
             failures=attempts.failures,
             timeouts=attempts.timeouts,
             element=delivery.item.element,
-            match=json.dumps(json_value(dict(delivery.want.match)), ensure_ascii=False),
+            match=json.dumps(json_value(dict(delivery.match)), ensure_ascii=False),
             created_ms=timestamp_to_ms(database.clock.now()),
             elements=tuple(json.loads(database.image(element)) for element in deleted),
         )

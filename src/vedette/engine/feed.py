@@ -102,7 +102,7 @@ class WatchFeed:
             if watch.owner != self._session.id:  # another session has taken it up
                 return []
             ready = watch.take(self._session.database.gate.durable_tick, limit)
-            watching.recent.extend([(watch, entry.past()) for entry in ready])
+            watching.recent.keep(watch, ready)
             watch.details.unconfirmed.extend(ready)
             if ready:
                 watching.has_room(watch)

@@ -16,7 +16,7 @@ from vedette.element import Element, View
 from vedette.language.schema import EdgeType, NodeType, Schema
 from vedette.language.types import describe
 from vedette.values import timestamp_from_ms
-from vedette.watch.buffer import PastEvent
+from vedette.watch.recent import PastEvent, past
 from vedette.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -215,28 +215,27 @@ class LayerZero:
         id = self._database.watching.id_of(watch)
         return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
 
-    def _retained(self, eyes: LayerEyes) -> Iterator[tuple[Watch, PastEvent]]:
+    def _retained(self, eyes: LayerEyes) -> Iterator[PastEvent]:
         """Events of the watches that the viewer sees: those handed out lately, and those that wait; each once."""
         watches = {watch.number: watch for watch in self._visible_watches(eyes)}
         buffers = [(watch, watch.buffer) for watch in watches.values() if watch.buffer is not None]
-        waiting = [(watch, entry.past()) for watch, buffer in buffers for entry in buffer.peek()]
-        handed_out = [pair for pair in list(self._database.watching.recent) if pair[0].number in watches]
-        found = {(watch.number, event.position): (watch, event) for watch, event in (*handed_out, *waiting)}
+        waiting = [PastEvent(*past(watch, entry)) for watch, buffer in buffers for entry in buffer.peek()]
+        handed_out = [event for event in self._database.watching.recent if event.watch.number in watches]
+        found = {(event.watch.number, event.position): event for event in (*handed_out, *waiting)}
         yield from found.values()
 
-    def _event_id(self, watch: Watch, event: PastEvent) -> str:
-        return f"v{self._database.watching.id_of(watch)[1:]}_{event.position:x}"
+    def _event_id(self, event: PastEvent) -> str:
+        return f"v{self._database.watching.id_of(event.watch)[1:]}_{event.position:x}"
 
     def _watch_events(self, eyes: LayerEyes) -> Iterator[Element]:
-        for watch, event in self._retained(eyes):
-            moment = timestamp_from_ms(event.at_ms or watch.last_event_ms or watch.created_ms)
-            delivery = event.delivery
-            values = (event.type, event.tick, delivery[0] if delivery is not None else None, moment)
-            yield Element(self._event_id(watch, event), "_WatchEvent", values)
+        for event in self._retained(eyes):
+            moment = timestamp_from_ms(event.at_ms or event.watch.last_event_ms or event.watch.created_ms)
+            values = (event.type, event.tick, event.delivery_id, moment)
+            yield Element(self._event_id(event), "_WatchEvent", values)
 
     def _watch_event_edges(self, eyes: LayerEyes) -> Iterator[Element]:
-        for watch, event in self._retained(eyes):
-            ends = (self._database.watching.id_of(watch), self._event_id(watch, event))
+        for event in self._retained(eyes):
+            ends = (self._database.watching.id_of(event.watch), self._event_id(event))
             yield Element(f"e{ends[1]}", "_watch_event", (event.position,), ends)
 
     def _session_watches(self, eyes: LayerEyes) -> Iterator[Element]:

@@ -6,7 +6,7 @@ it is told what matches, and hands that on to the pool. The user's watches are m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -257,13 +257,24 @@ class Supply:
         shape = pool.source.shape
         return rank_of(shape.order_of(self._row(shape, element)), shape.directions)
 
+    def matches_of(self, shape: WatchShape, elements: Sequence[str]) -> list[Mapping[str, Any]]:
+        """What each element's one match looks like now."""
+        return [shape.projected(row) for row in self._rows(shape, elements)]
+
     def _row(self, shape: WatchShape, element: str) -> Row:
-        state = self._database.state
-        assert shape.single is not None
-        row: Row = [None] * shape.size
-        row[0] = Context(state.graph, self._database.clock.now, tick=state.tick)
-        row[shape.single.slot] = state.graph.get(element)
-        return row
+        return self._rows(shape, (element,))[0]
+
+    def _rows(self, shape: WatchShape, elements: Sequence[str]) -> list[Row]:
+        state, single = self._database.state, shape.single
+        assert single is not None
+        context = Context(state.graph, self._database.clock.now, tick=state.tick)
+        get = state.graph.get
+        rows: list[Row] = []
+        for element in [get(id) for id in elements]:
+            row: Row = [None] * shape.size
+            row[0], row[single.slot] = context, element
+            rows.append(row)
+        return rows
 
     def _want_of_row(self, pool: Pool, identity: Any, row: Row) -> Want:
         shape = pool.source.shape
@@ -353,6 +364,9 @@ class _LateLook:
 
     def want(self, element: str) -> Want:
         return self._supply.want_of(self._pool, element)
+
+    def matches(self, elements: Sequence[str]) -> list[Mapping[str, Any]]:
+        return self._supply.matches_of(self._pool.source.shape, elements)
 
 
 class _LateUnranked(_LateLook):

@@ -35,10 +35,11 @@ from vedette.language.affected import Difference
 from vedette.language.context import Context
 from vedette.policy.sight import Sight
 from vedette.values import timestamp_to_ms
-from vedette.watch.buffer import Entry, EventBuffer, PastEvent
+from vedette.watch.buffer import Entry, EventBuffer
 from vedette.watch.evaluation import Moment, Scene
 from vedette.watch.hub import Told, WatchHub, compared, tell_anew
 from vedette.watch.options import WatchOptions
+from vedette.watch.recent import Recent
 from vedette.watch.subscription import WatchEventKind, WatchStatus
 from vedette.watch.watch import Watch
 
@@ -94,7 +95,7 @@ class Watching:
         self.room = Condition(database.turn)
         self.bells: list[Callable[[Commit], None]] = []
         """Called with every commit, in the turn: for those who only take note that something may have changed."""
-        self.recent: deque[tuple[Watch, PastEvent]] = deque(maxlen=RETAINED_EVENTS)
+        self.recent = Recent(RETAINED_EVENTS)
         """Events that were handed out lately, of all watches: what `_WatchEvent` shows beside those that wait."""
 
     def shared(self, options: WatchOptions) -> WatchOptions:
@@ -408,13 +409,13 @@ class Watching:
                 return []
             if watch.options.mode == "consume":
                 ready = self.consuming.take(watch, limit)
-                self.recent.extend([(watch, entry.past()) for entry in ready])
+                self.recent.keep(watch, ready)
                 return ready
             reliable = watch.options.delivery == "reliable"
             if reliable and watch.details.unconfirmed:
                 self.lasting.confirm(watch, watch.details.unconfirmed[-1].position)
             ready = watch.take(self.database.gate.durable_tick, limit)
-            self.recent.extend([(watch, entry.past()) for entry in ready])
+            self.recent.keep(watch, ready)
             if reliable:
                 watch.details.unconfirmed.extend(ready)
                 if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:

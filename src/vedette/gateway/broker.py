@@ -113,10 +113,12 @@ class Broker:
             source = self._ready.popleft()
             try:
                 self.pump(source)
+            except VedetteError as refusal:
+                self.end_for(_streams_of(source), "cancelled", [engine_error(refusal)])
             except Exception:
                 log.exception("A stream could not go on", extra={"action": "broker.pump_failed"})
                 error = {"code": "internal", "message": "internal error; the server's log has it"}
-                self.end_streams(_streams_of(source), _ended("internal", [error]))
+                self.end_for(_streams_of(source), "internal", [error])
         self._detected_at = None
 
     def _flush(self, desk: Desk) -> None:
@@ -159,7 +161,7 @@ class Broker:
         if len(tail) > self.limits.max_answer_bytes:
             text = "An event has more bytes than a message may have: RETURN less of what is matched"
             error = {"code": "too_large", "message": text, "fields": {"limit": self.limits.max_answer_bytes}}
-            self.end_streams([stream], _ended("too_large", [error]))
+            self.end_for([stream], "too_large", [error])
             return
         at = self._detected_at if self._detected_at is not None else self.clock.monotonic()
         for port in stream.ports:
@@ -169,7 +171,10 @@ class Broker:
     def _end(self, source: WatchStream | CollectionTap) -> None:
         """The watch was cancelled, or could not be evaluated any more."""
         errors = [engine_error(error) for error in source.feed.errors()]
-        self.end_streams(_streams_of(source), _ended("cancelled", errors))
+        self.end_for(_streams_of(source), "cancelled", errors)
+
+    def end_for(self, streams: Sequence[Stream], reason: str, errors: list[dict[str, Any]]) -> None:
+        self.end_streams(streams, {"status": "ended", "reason": reason, "errors": errors})
 
     def end_streams(self, streams: Sequence[Stream], payload: dict[str, Any]) -> None:
         """Tell everyone who follows them that this is the end, and why."""
@@ -202,10 +207,7 @@ class Broker:
         """When it is durable; `id` is the message that it answers."""
         self._touched.add(client.desk)
         self._told.append((client.port, record, client.desk, id))
-        if isinstance(record, link.Answer):
-            self._told_bytes += len(record.data)
-        elif isinstance(record, link.Subscribed):
-            self._told_bytes += sum(map(len, record.first))
+        self._told_bytes += link.weight(record)
 
     # --- requests -----------------------------------------------------------------------------------------------
 
@@ -406,7 +408,3 @@ class Broker:
 
 def _streams_of(source: WatchStream | CollectionTap) -> list[Stream]:
     return list(source.streams.values()) if isinstance(source, CollectionTap) else [source]
-
-
-def _ended(reason: str, errors: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"status": "ended", "reason": reason, "errors": errors}

@@ -356,7 +356,7 @@ class CollectionDesk:
     def _told(self, told: Told) -> None:
         """To everyone it concerns: at once, or in causal order when its batch is complete."""
         change = ToldChange(told.change)
-        for reason, numbers in zip(Reason, told[1:], strict=True):
+        for reason, numbers in zip(_REASONS, told[1:], strict=True):
             for number in numbers:
                 stream = self._numbers.get(number)
                 if stream is None:
@@ -471,6 +471,9 @@ class CollectionDesk:
             stream.desk.close_stream(stream)
         for joining in unanswered:
             self._broker.subscribing.subscribe_anew(*joining)
+
+
+_REASONS = tuple(Reason)
 
 
 def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:

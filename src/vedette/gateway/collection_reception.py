@@ -31,7 +31,7 @@ class Reception:
         return known and client.subs.get(joining.sub) is stream
 
     def still_there(self, stream: CollectionStream, joining: Joining) -> bool:
-        """The same, of one whose request is to be answered now: who has left its subscription waits for nothing more."""
+        """The same, of one whose request is to be answered now: who has left waits for nothing more."""
         there, client = self.is_there(stream, joining), joining.client
         if not there and (client.port, client.conn) in self._broker.clients:
             self._broker.say(client, link.Answer(conn=client.conn, data=b""))

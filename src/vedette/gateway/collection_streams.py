@@ -247,7 +247,7 @@ class CollectionStream(Stream):
         self.position += 1
         offset = record.offset
         if self.wanted.watch is not None:
-            return self.tell(b'"payload"', wire_value(self._event(change, reason).to_dict()), offset)
+            return self.tell(b'"payload"', wire_value(self._payload(change, reason)), offset)
         return self.tell(b'"delta"', self._delta(change, reason), offset)
 
     def tell_window(self, told: WindowTold, offset: int) -> tuple[int, bytes]:
@@ -257,21 +257,18 @@ class CollectionStream(Stream):
         body = {"type": kind, "tick": offset, "position": told.position, **payload}
         return self.tell(b'"payload"', wire_value(body), offset)
 
-    def _event(self, change: ToldChange, reason: Reason) -> Event:
-        kind = ("added", "changed", "removed")[reason]
+    def _payload(self, change: ToldChange, reason: Reason) -> dict[str, Any]:
+        """As `Event.to_dict` has it, without the event: this is done for every change and every stream."""
         document = change.before if reason is Reason.LEAVE else change.after
-        prev = (
-            self._row(change, change.before)
-            if reason is Reason.UPDATE and change.before is not None
-            else None
-        )
-        return Event(
-            type=kind,
-            tick=change.record.offset,
-            position=self.position,
-            match=self._row(change, document or {}),
-            prev=prev,
-        )
+        payload = {
+            "type": ("added", "changed", "removed")[reason],
+            "tick": change.record.offset,
+            "position": self.position,
+            "match": self._row(change, document or {}),
+        }
+        if reason is Reason.UPDATE and change.before is not None:
+            payload["prev"] = self._row(change, change.before)
+        return payload
 
     def _row(self, change: ToldChange, document: Mapping[str, Any]) -> dict[str, Any]:
         return self.wanted.row(self.collections[change.record.collection], change.record.key, document)

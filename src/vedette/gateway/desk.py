@@ -11,7 +11,7 @@ from vedette.engine.feed import WatchFeed
 from vedette.engine.session import Session
 from vedette.errors import FilterError
 from vedette.gateway.frames import encode
-from vedette.gateway.streams import CollectionTap, Stream
+from vedette.gateway.streams import CollectionTap, Stream, WatchStream
 from vedette.gateway.tokens import ResumeToken, TokenSeal
 from vedette.gateway.window import ReplayWindow, WindowBounds
 
@@ -42,6 +42,8 @@ class Desk:
         self.window = ReplayWindow(bounds)
         self.streams: dict[bytes, Stream] = {}
         """Streams that can be joined and resumed, by the hash of what they are."""
+        self.lasting: dict[str, WatchStream] = {}
+        """Watches that outlive their sessions, by handle: who is told their events now."""
         self.taps: dict[tuple[str, str | None], CollectionTap] = {}
         self.connections = 0
         self.subscriptions = 0
@@ -62,10 +64,7 @@ class Desk:
 
     def token(self, stream: Stream, seq: int, *, pending: bool = False) -> str:
         assert stream.key is not None
-        token = ResumeToken(
-            subscription=stream.key, epoch=self.database.epoch, seqs={0: seq}, pending=pending
-        )
-        return self._seal.seal(self.tenant, token)
+        return self._seal.seal_place(self.tenant, stream.key, self.database.epoch, seq, pending=pending)
 
     def open_token(self, text: str) -> ResumeToken | None:
         return self._seal.open(self.tenant, text)
@@ -123,4 +122,6 @@ class Desk:
     def close_stream(self, stream: Stream) -> None:
         if stream.key is not None and self.streams.get(stream.key) is stream:
             del self.streams[stream.key]
+        if isinstance(stream, WatchStream) and self.lasting.get(stream.feed.id) is stream:
+            del self.lasting[stream.feed.id]
         stream.close()

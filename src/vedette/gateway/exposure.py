@@ -32,6 +32,12 @@ def origin_allowed(origin: str | None, host: str, allowed: tuple[str, ...], *, g
         return True
     if origin in allowed:
         return True
-    name = urlsplit(origin).hostname or ""
-    own = urlsplit(f"//{host}").hostname or ""
-    return name == own and (guarded or is_loopback(name))
+    name = _host_of(origin)
+    return name is not None and name == _host_of(f"//{host}") and (guarded or is_loopback(name))
+
+
+def _host_of(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None

@@ -230,29 +230,37 @@ def read_message(data: bytes | str) -> Message:
         code = "invalid_auth" if envelope.type == "auth" else "invalid_payload"
         text = "invalid payload" if envelope.type == "auth" else f"{envelope.type}: {_shortened(error)}"
         raise FrameError(code, text, envelope.id) from None
-    _check_values(payload, envelope.id)
-    if envelope.type != "subscribe":
-        return Message(envelope.type, envelope.id, payload)
-    ignored = tuple(key for key in _keys.decode(raw) if key not in _SUBSCRIBE_KEYS)
-    return Message(envelope.type, envelope.id, payload, ignored)
+    if envelope.type == "execute":
+        _check_values(payload, envelope.id)
+    elif envelope.type == "subscribe":
+        _check_values(payload, envelope.id)
+        keys = _keys.decode(raw)
+        if not keys.keys() <= _SUBSCRIBE_KEYS:
+            ignored = tuple(key for key in keys if key not in _SUBSCRIBE_KEYS)
+            return Message(envelope.type, envelope.id, payload, ignored)
+    return Message(envelope.type, envelope.id, payload)
 
 
-def _check_values(payload: Payload, id: str | None) -> None:
+def _check_values(payload: Execute | Subscribe, id: str | None) -> None:
     """What may hold anything holds nothing that other processes cannot read."""
-    for value in (getattr(payload, "params", None), getattr(payload, "query", None)):
-        if value and not is_plain(value, DEEPEST):
-            text = f"numbers have at most 64 bits, and at most {DEEPEST} lists and objects stand in each other"
-            raise FrameError("invalid_payload", text, id)
+    query = payload.query if type(payload) is Subscribe else None
+    if not is_plain(payload.params, DEEPEST) or not is_plain(query, DEEPEST):
+        text = f"numbers have at most 64 bits, and at most {DEEPEST} lists and objects stand in each other"
+        raise FrameError("invalid_payload", text, id)
 
 
 def is_plain(value: Any, deepest: int) -> bool:
     """Whether every process reads it as it is."""
-    if type(value) is int:
-        return -(2**63) <= value < 2**64
-    if isinstance(value, dict):
-        return deepest > 0 and all(is_plain(each, deepest - 1) for each in value.values())
-    if isinstance(value, list):
-        return deepest > 0 and all(is_plain(each, deepest - 1) for each in value)
+    kind = type(value)
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if kind is not dict and kind is not list:
+        return True
+    if not deepest:
+        return False
+    for each in value.values() if kind is dict else value:
+        if type(each) is not str and not is_plain(each, deepest - 1):
+            return False
     return True
 
 
@@ -290,7 +298,7 @@ def wire_value(value: Any) -> Any:
     kind = type(value)
     if kind is str or kind is int or value is None or kind is bool or kind is float:
         return value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {name: wire_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [wire_value(each) for each in value]

@@ -48,6 +48,7 @@ __all__ = [
     "decode_batch",
     "encode_batch",
     "encode_frames",
+    "weight",
 ]
 
 LINK_VERSION = 2
@@ -343,6 +344,15 @@ def encode_frames(
         for part in (records[:half], records[half:])
         for frame in encode_frames(part, most_bytes, unsaid)
     ]
+
+
+def weight(record: Any) -> int:
+    """The bytes of a record that may have many."""
+    if isinstance(record, Answer):
+        return len(record.data)
+    if isinstance(record, Told):
+        return len(record.tail)
+    return sum(map(len, record.first)) if isinstance(record, Subscribed) else 0
 
 
 def decode_batch(body: bytes, *, from_gateway: bool) -> list[Any]:

@@ -14,6 +14,7 @@ from vedette.gateway import link
 from vedette.gateway.engine_thread import EngineThread
 from vedette.gateway.link import LINK_VERSION, decode_batch, encode_frames
 from vedette.gateway.local_socket import clear, close_to_others
+from vedette.gateway.ports import CONGESTED_BYTES
 
 __all__ = ["MOST_FRAME_BYTES", "FrameReader", "Stuck", "WorkerLinks", "WorkerPort"]
 
@@ -108,6 +109,9 @@ class WorkerPort(asyncio.Protocol):
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._known = False
         self._stuck = Stuck(bound=_WAITING_BYTES, seconds=_STUCK_SECONDS, most=_MOST_WAITING_BYTES)
+        self._bytes_said = 0
+        self._bytes_written = 0
+        """Of those the ones that the transport has."""
         self.name = ""
         self.figures: link.Figures | None = None
         """How the worker was doing a moment ago."""
@@ -166,18 +170,28 @@ class WorkerPort(asyncio.Protocol):
             engine = self._links.engine
             engine.call(lambda: engine.broker.lost(self))
 
+    @property
+    def congested(self) -> bool:
+        transport = self._transport
+        waiting = transport.get_write_buffer_size() if transport is not None else 0
+        return self._bytes_said - self._bytes_written + waiting > CONGESTED_BYTES
+
     def say(self, records: list[Any]) -> None:
         """From the engine's thread."""
         frames = encode_frames(records)
+        self._bytes_said += sum(map(len, frames))
         try:
             self._loop.call_soon_threadsafe(self._write, frames)
         except RuntimeError:  # the loop has ended
             log.debug("Nobody is there any more", extra={"action": "link.late"})
 
     def write(self, records: list[Any]) -> None:
-        self._write(encode_frames(records))
+        frames = encode_frames(records)
+        self._bytes_written -= sum(map(len, frames))  # these were not said by the engine
+        self._write(frames)
 
     def _write(self, frames: list[bytes]) -> None:
+        self._bytes_written += sum(map(len, frames))
         transport = self._transport
         if transport is None or transport.is_closing():
             return

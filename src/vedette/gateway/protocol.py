@@ -299,7 +299,9 @@ class Connection:
         if wish == _NO_WISH:
             return
         known = self._wishes or {}
-        if len(known) >= self._limits.max_subscriptions_per_connection:  # those of watches that ended by themselves
+        if (
+            len(known) >= self._limits.max_subscriptions_per_connection
+        ):  # those of watches that ended by themselves
             known = {name: each for name, each in known.items() if name in self.subscriptions}
         self._wishes = known | {sub: wish}
 

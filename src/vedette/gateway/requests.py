@@ -43,12 +43,20 @@ class Requests:
         self._wake = wake
         self._finished: deque[Callable[[], None]] = deque()
         """Long reads that are done, for the next batch to answer."""
+        self._held: list[tuple[Client, Callable[[], None]]] = []
+        """What may begin when the gateway of its client has taken what is on its way there."""
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="vedette-long-read")
 
     def finish_reads(self) -> None:
-        """Answer what was read elsewhere meanwhile."""
+        """Answer what was read elsewhere meanwhile, and begin what had to wait."""
         while self._finished:
             self._finished.popleft()()
+        held, self._held = self._held, []
+        for client, begin in held:
+            if client.port.congested and (client.port, client.conn) in self._broker.clients:
+                self._held.append((client, begin))
+            else:
+                begin()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -124,13 +132,18 @@ class Requests:
         """A script, a read that outgrew its slice, or a large answer: a thread does it while others are served."""
         client.busy = True
         session.patient = True
-        future = self._pool.submit(work)
 
         def finish(done: Future[bytes]) -> None:
             self._finished.append(lambda: self._ended_elsewhere(client, session, id, done))
             self._wake()
 
-        future.add_done_callback(finish)
+        def begin() -> None:
+            self._pool.submit(work).add_done_callback(finish)
+
+        if client.port.congested:
+            self._held.append((client, begin))
+        else:
+            begin()
 
     def _ended_elsewhere(self, client: Client, session: Session, id: str | None, done: Future[bytes]) -> None:
         session.patient = False

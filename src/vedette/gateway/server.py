@@ -68,6 +68,8 @@ class GatewayServer:
         self._arrivals = 0
         self.waiting_bytes = 0
         """What waits for all clients together."""
+        self.half_said_bytes = 0
+        """Of messages that are not whole yet."""
         self._servers: list[asyncio.AbstractServer] = []
         self._backlog: set[WebSocketShell] = set()
         self._written: set[WebSocketShell] = set()

@@ -24,6 +24,7 @@ from vedette.gateway.ingest_server import IngestServer
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.links import WorkerLinks
 from vedette.gateway.local_socket import socket_path
+from vedette.gateway.ports import CONGESTED_BYTES
 from vedette.gateway.secret import directory_secret
 from vedette.gateway.server import GatewayServer
 from vedette.gateway.switchboard import Switchboard
@@ -43,14 +44,22 @@ class LoopPort:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.said: Callable[[list[Any]], None] | None = None
+        self._bytes_said = 0
+        self._bytes_spread = 0
+
+    @property
+    def congested(self) -> bool:
+        return self._bytes_said - self._bytes_spread > CONGESTED_BYTES
 
     def say(self, records: list[Any]) -> None:
+        self._bytes_said += sum(map(link.weight, records))
         try:
             self._loop.call_soon_threadsafe(self._spread, records)
         except RuntimeError:  # the loop has ended, and its clients with it
             log.debug("Nobody is there any more", extra={"action": "gateway.late"})
 
     def _spread(self, records: list[Any]) -> None:
+        self._bytes_spread += sum(map(link.weight, records))
         if self.said is not None:
             self.said(records)
 

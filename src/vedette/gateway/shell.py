@@ -70,6 +70,7 @@ class WebSocketShell(asyncio.Protocol):
         "_descriptor",
         "_fragments",
         "_given",
+        "_half_said",
         "_heard",
         "_most_bytes",
         "_pinged",
@@ -101,6 +102,7 @@ class WebSocketShell(asyncio.Protocol):
         self._given = 0
         """Bytes that the client had to take when it was looked at last, and that came since then."""
         self._sent_code: int | None = None
+        self._half_said = 0
         self._heard = True
         self._pinged = 0
         self.bucket = 0
@@ -128,6 +130,19 @@ class WebSocketShell(asyncio.Protocol):
             self._guarded(self._happened, event)
         self._flush()
         self._rest()
+        self._count_half_said()
+
+    def _count_half_said(self) -> None:
+        """What has come of a message that is not whole yet; of all connections together it is bounded."""
+        protocol, server = self._protocol, self._server
+        held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
+        if held == self._half_said:
+            return
+        server.half_said_bytes += held - self._half_said
+        self._half_said = held
+        limits = server.board.limits
+        if held > limits.first_frame_bytes and server.half_said_bytes > limits.gateway_pending_bytes:
+            self.close(CloseCode.TRY_LATER, "too much is half said")
 
     def _take_plain(self, data: bytes) -> bytes:
         """At rest, whole text frames and pongs need no protocol: nearly all that ever comes. Returns what is left."""
@@ -181,6 +196,8 @@ class WebSocketShell(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._server.half_said_bytes -= self._half_said
+        self._half_said = 0
         self._server.gone(self)
         connection, self._connection = self._connection, None
         if connection is not None:

@@ -10,7 +10,7 @@ import msgspec
 from vedette.change import Event
 from vedette.engine.consume_statements import as_consumer
 from vedette.engine.feed import WatchFeed
-from vedette.errors import FilterError, InvalidStatement
+from vedette.errors import FilterError, InvalidStatement, WatchError
 from vedette.gateway import link
 from vedette.gateway.answers import too_large
 from vedette.gateway.audit import audit
@@ -22,7 +22,7 @@ from vedette.gateway.collection_wishes import (
     wish_of_query,
     wish_of_watch,
 )
-from vedette.gateway.frames import Subscribe, encode, live_params, message, wire_value
+from vedette.gateway.frames import Subscribe, encode, engine_error, live_params, message, wire_value
 from vedette.gateway.sharing import claims_hash, filter_key, shareable, watch_key
 from vedette.gateway.snapshots import MAX_SNAPSHOT_BYTES, snapshot_page
 from vedette.gateway.streams import CollectionTap, FilterStream, Stream, WatchStream
@@ -209,16 +209,28 @@ class Subscribing:
         elif options.delivery == "reliable":
             stream.credit = payload.max_unacked or UNCONFIRMED
         stream.owner = (client, sub)
+        if feed.lasts:
+            self._take_over(client.desk, stream)
         self._broker.join(client, sub, stream)
         details: dict[str, Any] = {"handle": feed.id, "mode": options.mode, "delivery": options.delivery}
         if feed.name is not None:
             details["name"] = feed.name
+        if feed.lasts:
+            details["lasts"] = True
         if options.mode == "consume":
             details["leaseMs"] = duration_to_ms(options.ack_timeout)
         first = [self._ack(sub, stream, pending=False, **details)]
         self._subscribed(client, sub, stream, first, private=stream.credit is not None)
         feed.listen(stream.ring)
         stream.ring()
+
+    def _take_over(self, desk: Desk, stream: WatchStream) -> None:
+        """Whoever had the watch before is told nothing more by it, and hears so."""
+        former = desk.lasting.get(stream.feed.id)
+        if former is not None:
+            text = "Another session has taken this watch up: attach it to have it back"
+            self._broker.end_for([former], "taken", [engine_error(WatchError("E8010", text))])
+        desk.lasting[stream.feed.id] = stream
 
     # --- filters ------------------------------------------------------------------------------------------------
 

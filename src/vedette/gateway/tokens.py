@@ -19,10 +19,12 @@ from struct import Struct
 
 __all__ = ["ResumeToken", "TokenSeal", "subscription_hash"]
 
-_FORM = 1
+_FORM = 2
 _HEAD = Struct(">B16sqI")
 _PLACE = Struct(">Iq")
 _MAC_BYTES = 16
+"""BLAKE2b with a key: a quarter of what HMAC takes, and every event has one."""
+_MOST_KEY_BYTES = hashlib.blake2b.MAX_KEY_SIZE
 _MOST_PARTITIONS = 4096
 _LONGEST = (_HEAD.size + _MOST_PARTITIONS * _PLACE.size + _MAC_BYTES) * 2
 _PENDING = 1
@@ -54,11 +56,19 @@ class TokenSeal:
     def __init__(self, secret: bytes) -> None:
         if len(secret) < 16:
             raise ValueError("a secret has at least 16 bytes")
-        self._secret = secret
+        self._key = secret if len(secret) <= _MOST_KEY_BYTES else hashlib.blake2b(secret).digest()
 
     def seal(self, tenant: str, token: ResumeToken) -> str:
-        body = _HEAD.pack(_FORM, token.subscription, token.epoch, _PENDING if token.pending else 0)
-        body += b"".join(_PLACE.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
+        head = _HEAD.pack(_FORM, token.subscription, token.epoch, _PENDING if token.pending else 0)
+        places = b"".join(_PLACE.pack(partition, seq) for partition, seq in sorted(token.seqs.items()))
+        return self._sealed(tenant, head + places)
+
+    def seal_place(self, tenant: str, subscription: bytes, epoch: int, seq: int, *, pending: bool) -> str:
+        """The same for a place in partition 0 alone. One is made for every event, so nothing else is."""
+        head = _HEAD.pack(_FORM, subscription, epoch, _PENDING if pending else 0)
+        return self._sealed(tenant, head + _PLACE.pack(0, seq))
+
+    def _sealed(self, tenant: str, body: bytes) -> str:
         return urlsafe_b64encode(body + self._mac(tenant, body)).rstrip(b"=").decode()
 
     def open(self, tenant: str, text: str) -> ResumeToken | None:
@@ -81,4 +91,5 @@ class TokenSeal:
 
     def _mac(self, tenant: str, body: bytes) -> bytes:
         name = tenant.encode()
-        return hmac.digest(self._secret, len(name).to_bytes(4, "big") + name + body, "sha256")[:_MAC_BYTES]
+        about = len(name).to_bytes(4, "big") + name + body
+        return hashlib.blake2b(about, key=self._key, digest_size=_MAC_BYTES).digest()

@@ -67,7 +67,8 @@ class Degradation:
 
     level: DegradationLevel
     entered_at: datetime
-    last_check_at: datetime
+    last_check_at: datetime | None = None
+    """None when nobody has looked at the load yet."""
     queue_depth: int = 0
     throughput: float | None = None
     memory_usage: float = 0.0
@@ -79,7 +80,7 @@ class Degradation:
     @staticmethod
     def at(now: datetime) -> Degradation:
         """How everything begins."""
-        return Degradation(level=L.NORMAL, entered_at=now, last_check_at=now)
+        return Degradation(level=L.NORMAL, entered_at=now)
 
     def validate(self, config: DegradationConfig) -> None:
         """Raises when this is a state that no sequence of checks leads to."""

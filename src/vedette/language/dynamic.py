@@ -55,8 +55,8 @@ def _family(value: Any) -> type:
     return float if isinstance(value, (int, float)) else object
 
 
-_NAN = object()
-"""NaN is not equal to itself, but it is one value all the same where values are counted."""
+_NAN = (float, "NaN")
+"""NaN is not equal to itself, but it is one value all the same where values are counted; also after it was pickled."""
 
 
 def distinct_key(value: Any) -> Any:

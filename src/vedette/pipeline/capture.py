@@ -14,15 +14,17 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from vedette.errors import PipelineError, SourceError
 from vedette.pipeline.datasource import JournalSource
 from vedette.pipeline.schema import JOURNAL, PROGRESS, spark_schema
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.stable_hash import text_hash
 from vedette.subscriptions.index_files import latest_version, open_version
 
-__all__ = ["capture", "masked", "sampled", "take_index"]
+__all__ = ["capture", "mask_row", "masked", "sampled", "take_index"]
 
 _WHOLE = 2**64
 _INDEX = "name string, place bigint, data binary"
@@ -80,7 +82,11 @@ def _files(index: Path) -> Iterator[tuple[str, bytes]]:
 
 def take_index(session: SparkSession, capture: str, folder: Path) -> None:
     """Lay the index of a capture down in a folder of this machine, where it can be mapped."""
-    pieces = session.read.schema(_INDEX).parquet(f"{capture}/index")
+    try:
+        pieces = session.read.schema(_INDEX).parquet(f"{capture}/index")
+    except AnalysisException as problem:
+        text = f"{capture} is no capture: give what `vedette capture --out` wrote ({problem.getMessage()})"
+        raise PipelineError("E6303", text, fields={"capture": capture}) from problem
     for piece in pieces.orderBy("name", "place").toLocalIterator():
         with (folder / piece["name"]).open("ab") as file:
             file.write(piece["data"])
@@ -96,9 +102,8 @@ def _through(
                 for row in batch.to_pylist()
                 if sampled(row["tenant"], row["collection"], row["key"], share)
             ]
-            for row in rows if mask else ():
-                for side in ("before", "after"):
-                    row[side] = masked(row[side], mask, salt)
+            if mask:
+                rows = [row for row in rows if mask_row(row, mask, salt)]
             yield pa.RecordBatch.from_pylist(rows, schema=JOURNAL)
 
     return through
@@ -109,19 +114,65 @@ def sampled(tenant: str, collection: str, key: str, share: float) -> bool:
     return text_hash(f"sample\0{tenant}\0{collection}\0{key}") < share * _WHOLE
 
 
-def masked(image: bytes | None, mask: Sequence[str], salt: str) -> bytes | None:
-    """The image with the values at these dotted paths replaced by a code; equal values have equal codes."""
+def mask_row(row: dict[str, Any], mask: Sequence[str], salt: str) -> bool:
+    """Make a row of the journal harmless; False when that cannot be done, as with an image that is none.
+
+    A key that is made of a masked value becomes a code, too, and so does the id of the change, which may hold it.
+    """
+    hidden: set[str] = set()
+    try:
+        for side in ("before", "after"):
+            row[side] = masked(row[side], mask, salt, hidden)
+    except SourceError:
+        return False
+    if any(value in _parts(row["key"]) for value in hidden):
+        row["key"] = _code(salt, row["key"])
+        row["event_id"] = _code(salt, row["event_id"])
+    return True
+
+
+def masked(
+    image: bytes | None, mask: Sequence[str], salt: str, hidden: set[str] | None = None
+) -> bytes | None:
+    """The image with the values at these dotted paths replaced by a code; equal values have equal codes. A path goes
+    through lists. `hidden` takes the values that were there, as texts."""
     if image is None:
         return None
     document = decode_image(image)
     for path in mask:
-        *way, last = path.split(".")
-        holder: Any = document
-        for name in way:
-            holder = holder.get(name) if isinstance(holder, dict) else None
-        if isinstance(holder, dict) and holder.get(last) is not None:
-            holder[last] = _code(salt, holder[last])
+        _hide(document, path.split("."), salt, hidden if hidden is not None else set())
     return encode_image(document)
+
+
+def _hide(holder: Any, way: Sequence[str], salt: str, hidden: set[str]) -> None:
+    if isinstance(holder, list):
+        for item in holder:
+            _hide(item, way, salt, hidden)
+    elif isinstance(holder, dict):
+        name, *rest = way
+        if rest:
+            _hide(holder.get(name), rest, salt, hidden)
+            _hide(holder, [f"{name}.{rest[0]}", *rest[1:]], salt, hidden)  # a name may have a dot in it
+        elif holder.get(name) is not None:
+            hidden.update(_texts(holder[name]))
+            holder[name] = _code(salt, holder[name])
+
+
+def _parts(key: str) -> set[str]:
+    """A key, and what it is made of when it is a JSON list or map of several."""
+    try:
+        return {key, *_texts(msgspec.json.decode(key))}
+    except msgspec.DecodeError:
+        return {key}
+
+
+def _texts(value: Any) -> set[str]:
+    """The scalars of a value, as texts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return set().union(*map(_texts, value))
+    return set() if value is None else {str(value)}
 
 
 def _code(salt: str, value: object) -> str:

@@ -15,6 +15,10 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from vedette.clock import Clock, SystemClock
+from vedette.sources.records import FIRST_SCAN
+from vedette.values import timestamp_to_ms
+
 __all__ = [
     "STATUS_FILE",
     "PartitionFigures",
@@ -26,6 +30,8 @@ __all__ = [
 ]
 
 STATUS_FILE = "pipeline.json"
+SILENCE_SECONDS = 90.0
+"""A pipeline writes its figures twice a second; only Spark's start and a pause after a failure take longer."""
 _MODES = {"normal": 0, "shedding": 1, "degraded": 2}
 _STATES = {"starting": 0, "running": 1, "restarting": 2, "stopped": 3}
 
@@ -41,6 +47,8 @@ class PartitionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last minute."""
     state: str
     """live, stale or catching-up: whether the source's changes are all there."""
+    reason: str = ""
+    """Of the state."""
     mode: str
     """normal, shedding or degraded: whether all of them are told."""
 
@@ -73,12 +81,19 @@ class PipelineFigures(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def read_figures(home: Path) -> PipelineFigures | None:
-    """None when no pipeline ran in this home, or what it left cannot be read."""
+def read_figures(home: Path, clock: Clock | None = None) -> PipelineFigures | None:
+    """None when no pipeline ran in this home, or what it left cannot be read. One that was killed could not say so:
+    who has said nothing for SILENCE_SECONDS is stopped."""
+    path = home / STATUS_FILE
     try:
-        return msgspec.json.decode((home / STATUS_FILE).read_bytes(), type=PipelineFigures)
+        figures = msgspec.json.decode(path.read_bytes(), type=PipelineFigures)
+        silent = timestamp_to_ms((clock or SystemClock()).now()) / 1000 - path.stat().st_mtime
     except (OSError, msgspec.MsgspecError):
         return None
+    if silent < SILENCE_SECONDS or figures.state == "stopped":
+        return figures
+    problem = f"nothing was heard of it for {silent:.0f} s"
+    return msgspec.structs.replace(figures, state="stopped", problem=problem)
 
 
 _COUNTERS: Mapping[str, str] = {
@@ -126,7 +141,7 @@ def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
         "lag_changes": ("Changes that nobody was told yet", lambda p: p.lag_changes),
         "lag_seconds": ("The age of the oldest of them", lambda p: p.lag_seconds),
         "delivery_p99_seconds": ("p99 of the lag over the last minute", lambda p: p.delivery_p99_seconds),
-        "stale": ("1 while the source's changes are not all there", lambda p: float(p.state != "live")),
+        "stale": ("1 while changes were lost at the source and are not made up for", _is_stale),
         "mode": (
             "0 normal, 1 low priority is passed over, 2 nothing is told",
             lambda p: _MODES.get(p.mode, 0),
@@ -137,6 +152,11 @@ def pipeline_metrics(figures: PipelineFigures) -> Iterator[Metric]:
         for partition in figures.partitions:
             family.add_metric([partition.source, str(partition.partition)], value(partition))
         yield family
+
+
+def _is_stale(partition: PartitionFigures) -> float:
+    """The first scan of a source may take hours, and nothing is lost meanwhile."""
+    return float(partition.state != "live" and partition.reason != FIRST_SCAN)
 
 
 class _Collected:

@@ -70,7 +70,7 @@ class BulkConfig:
     """While it runs it gets every batch that is at least so large."""
     batch_files: int = 512
     """Files in one batch; an edit that comes meanwhile waits for as long as one takes."""
-    job_files: int = 128
+    job_files: int = 256
     """Files in one job, where the answers are stored here: as one is stored, the next is prepared."""
     batch_bytes: int = 64 * 1024 * 1024
     """Of files in one job; a batch of larger ones becomes several jobs."""

@@ -50,15 +50,17 @@ class JavaClasses:
         return self.jar.is_file() and self.archive.is_file()
 
     def settings(self, master: str, java_options: str) -> dict[str, str]:
-        """Of a session. Other machines than this one do not have the class, and state stores need it there."""
-        if not master.startswith("local") or not self.jar.is_file():
+        """Of a session. The class is for local masters alone: state stores need it where executors are."""
+        if not self.jar.is_file():
             return {"spark.driver.extraJavaOptions": java_options}
         archive = f" -XX:SharedArchiveFile={self.archive} {_QUIET}" if self.archive.is_file() else ""
-        return {
+        found = {
             "spark.driver.extraClassPath": str(self.jar),
-            "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_CLASS,
             "spark.driver.extraJavaOptions": java_options + archive,
         }
+        if master.startswith("local"):
+            found["spark.sql.streaming.checkpointFileManagerClass"] = CHECKPOINT_CLASS
+        return found
 
 
 def _fingerprint() -> str:

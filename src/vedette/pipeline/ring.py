@@ -1,4 +1,4 @@
-"""A consistent-hash ring: which gateway owns a partition's seq and window, and who comes next.
+"""A consistent-hash ring: which gateways get a change unfiltered while the index is unsure of itself.
 
 Each gateway stands at many points of a circle of hashes; a key belongs to the first gateway at or after its own hash.
 When one joins or leaves, only the keys between it and its neighbours move.
@@ -46,11 +46,6 @@ class Ring:
 
     def owner(self, key: str) -> str | None:
         return next(iter(self.owners(key)), None)
-
-    def moved(self, other: Ring, keys: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
-        """Keys whose owner differs in the other ring: from whom, to whom."""
-        owners = {key: (self.owner(key), other.owner(key)) for key in keys}
-        return {key: pair for key, pair in owners.items() if pair[0] != pair[1]}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Ring) and self.members == other.members

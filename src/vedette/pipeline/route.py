@@ -31,8 +31,8 @@ def route(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
     places = pc.index_in(batch["gateway"], pa.array(list(addresses), pa.int32()))
     routed = _with(batch, "address", pa.array(list(addresses.values()), pa.string()).take(places))
     fan_out = fan_out_of(context.registry)
-    if not fan_out:
-        return routed
+    if not fan_out or (len(addresses) == 1 and wanted <= addresses.keys()):
+        return routed  # the only one there is gets everything anyway
     ring = Ring(gateway.name for gateway in gateways)
     numbers = {gateway.name: gateway.number for gateway in gateways}
     return _broadcast(routed, ring, numbers, addresses, fan_out)

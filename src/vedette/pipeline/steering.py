@@ -98,6 +98,7 @@ class Steering:
                 lag_seconds=lags[p.id],
                 delivery_p99_seconds=self._lag.p99(p.id),
                 state=p.state,
+                reason=p.reason,
                 mode=self._lag.mode(p.id),
             )
             for p in partitions
@@ -117,7 +118,7 @@ class Steering:
             broadcast_ratio=sums["broadcast"] / sums["deliveries"] if sums["deliveries"] else 0.0,
             subscriptions=self._registry.count(),
             gateways=len(self._registry.gateways()),
-            totals=dict(self._totals),
+            totals={**self._totals, "quarantined": self._journal.quarantined_total()},
             **more,
         )
 

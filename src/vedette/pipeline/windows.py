@@ -12,6 +12,7 @@ Nothing runs while nobody has a window: the source stands still, and when one co
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from pyspark.sql.functions import sum as sum_
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 
+from vedette.errors import SourceError
 from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalSource
@@ -52,6 +54,7 @@ SNAPSHOT, CHANGE, TICK, GONE = range(4)
 """Kinds of rows, in the order in which they count."""
 WINDOW_METRICS = "windows"
 _PAGE = 1_000
+log = logging.getLogger(__name__)
 _FOREVER = 2**62
 _OUTCOME = pa.schema([("told", pa.int64()), ("late", pa.int64()), ("undeliverable", pa.int64())])
 
@@ -302,9 +305,18 @@ def _change(row: dict[str, Any]) -> WindowChange:
 
 
 def _payload(event: WindowEvent) -> bytes:
+    """What cannot be told, since it is too large or nested too deep, is counted as dropped: failing here would end the
+    windows of everybody, for ever."""
     fields = {"type": event.type, "window_start": event.start, "window_end": event.end}
-    more = {"match": event.match, "prev": event.prev, "matches": event.matches, "events": event.events}
-    return encode_image(fields | {name: value for name, value in more.items() if value is not None})
+    more: dict[str, Any] = {"match": event.match, "prev": event.prev, "matches": event.matches}
+    more |= {"events": event.events, "dropped": event.dropped or None}
+    try:
+        return encode_image(fields | {name: value for name, value in more.items() if value is not None})
+    except SourceError as error:
+        text = f"A window ended with more than can be told: {error.text}"
+        log.warning(text, extra={"action": "window.dropped", "position": event.position})
+        dropped = event.dropped + len(event.events or event.matches or (event.match,))
+        return encode_image(fields | {"dropped": dropped})
 
 
 # --- to the gateways -------------------------------------------------------------------------------------------------

@@ -72,11 +72,30 @@ def check_source(source: Source, others: Iterable[Source] = ()) -> None:
         if name == "resume_after":
             resume_tokens(value)
     TokenBucket.of(source.options, SystemClock())
+    _check_address(source)
     for other in others:
         if other.kind == source.kind == "graph" and other.tenant == source.tenant:
             raise _invalid(
                 f"the database {source.tenant} has the graph {other.name} already, and types of two would be one"
             )
+
+
+def _check_address(source: Source) -> None:
+    """Whether it can be one at all; whether somebody answers there is the reader's to find out."""
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict
+    from pymongo import uri_parser
+    from pymongo.errors import PyMongoError
+
+    try:
+        if source.kind == "mongodb" and not source.address.startswith(
+            "mongodb+srv://"
+        ):  # which would be looked up
+            uri_parser.parse_uri(source.address, validate=False)
+        elif source.kind == "postgres":
+            conninfo_to_dict(source.address)
+    except (Error, PyMongoError, ValueError) as problem:
+        raise _invalid(f"{source.kind} has no such address ({' '.join(str(problem).split())})") from None
 
 
 def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:

@@ -22,7 +22,7 @@ from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import encode_image
 from vedette.sources.journal import CollectionJournal
 from vedette.sources.rate import TokenBucket
-from vedette.sources.records import Quarantined, Source, SourceEvent
+from vedette.sources.records import FIRST_SCAN, Quarantined, Source, SourceEvent
 
 __all__ = [
     "Document",
@@ -246,7 +246,7 @@ def _read(reader: SourceReader, journal: CollectionJournal, source: Source) -> t
 
 
 def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
-    journal.mark(source.name, "catching-up", "the first scan")
+    journal.mark(source.name, "catching-up", FIRST_SCAN)
     reader.begin(scan=source.options.get("start", "beginning") == "beginning")
     journal.mark(source.name, "live")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 __all__ = [
+    "FIRST_SCAN",
     "MOST_BEHIND",
     "MOST_QUARANTINED",
     "Appended",
@@ -23,6 +24,9 @@ __all__ = [
 PartitionState = Literal["live", "stale", "catching-up", "shedding", "degraded"]
 """stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it.
 shedding and degraded are told to gateways of a live partition that is behind (`vedette.pipeline.lag_policy`)."""
+
+FIRST_SCAN = "the first scan"
+"""The reason why a partition is catching up that has lost nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,8 +66,10 @@ class AggregateColumn:
     """Upper-case."""
     distinct: bool
     operand: FieldPath | None
-    """None for COUNT(*)."""
+    """None for COUNT(*) and COUNT(o)."""
     where: Expression | None
+    whole: bool = False
+    """COUNT(o): a document that changes in whatever way is another one to sliding windows."""
     limit: int | None = None
     """Of COLLECT: the most values of a group that are told."""
 
@@ -250,8 +252,6 @@ class _Reader:
                 return Literal(name)
             case Variable(name=name) if name == self._variable:
                 return Variable("id")
-            case Attribute(base=Variable(name=name), name="id") if name == self._variable:
-                return Variable("id")
             case Attribute(base=Variable(name=name), name=field) if name == self._variable:
                 return Attribute(Variable("doc"), field)
             case Attribute(base=base, name=field):
@@ -301,6 +301,7 @@ class _Reader:
             name=name,
             distinct=node.distinct,
             operand=None if counted or node.operand is None else self._path(node.operand),
+            whole=counted and node.operand is not None,
             where=self.condition(node.where) if node.where is not None else None,
             limit=node.limit,
         )
@@ -324,6 +325,10 @@ class _Reader:
         raise _refused("a computed value in RETURN")
 
 
+_ID: FieldPath = ("doc", "id")
+"""Of a document: readers put its key there, unless it has a field of that name."""
+
+
 def _is_null(operand: Expression) -> Expression:
     return Unary("NOT", Call("holds", (Binary("!=", operand, _NULL),)))
 
@@ -332,7 +337,7 @@ def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collecti
     """What stands at a path of a document; null where nothing does."""
     if path == WHOLE:
         return {"id": key, "_type": collection, **document}
-    if path == ("id",):
+    if path == ("id",) or (path == _ID and "id" not in document):
         return key
     value: Any = document
     for name in path[1:]:

@@ -16,7 +16,7 @@ only tell a sliding window that something happened.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from vedette.language.documents import DocumentFilter, Environment, compile_filter
 from vedette.language.syntax import Call, Expression
 from vedette.subscriptions.watch_form import AggregateColumn, WatchForm, field_value
+from vedette.subscriptions.window_values import hashable, milliseconds, summed, unwrapped
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
 from vedette.watch.groups import Contribution, Groups
@@ -59,6 +60,12 @@ class WindowEvent(NamedTuple):
     prev: dict[str, Any] | None = None
     matches: list[dict[str, Any]] | None = None
     events: list[dict[str, Any]] | None = None
+    dropped: int = 0
+    """Events of the window that were more than it holds."""
+
+
+MOST_EVENTS = 100_000
+"""That a window without aggregates holds: one over a busy collection must not fill the memory of the workers."""
 
 
 @dataclass(slots=True)
@@ -80,6 +87,10 @@ class _Held:
     """The groups of the last window."""
     position: int = 0
     late: int = 0
+    kept: int = 0
+    """Without aggregates: events that the last window told, and a sliding one may tell again."""
+    dropped: int = 0
+    """Without aggregates: those since the last window end that were too many."""
 
 
 class _Kind(NamedTuple):
@@ -95,7 +106,7 @@ class WindowedWatch:
         self._form = form
         self._sliding = form.options.window.kind == "sliding"
         if held is None:
-            calls = tuple(_Kind(c.name, c.distinct, c.limit) for c in form.aggregates)
+            calls = _calls(form.aggregates)
             held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
         self.held = held
 
@@ -120,7 +131,12 @@ class WindowedWatch:
         if moment < opened:
             held.late += 1
             moment = opened
-        insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
+        if self._form.aggregates and not self._sliding and moment < window.end:
+            self._aggregate(change, moment)  # which only asks what is there at the end
+        elif not self._form.aggregates and len(held.pending) + held.kept >= MOST_EVENTS:
+            held.dropped += 1
+        else:
+            insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
 
     # --- out
 
@@ -171,12 +187,14 @@ class WindowedWatch:
         name = change.collection, change.key
         if change.after is None:
             held.touched.pop(name, None)
-        else:
+        elif change.before is None or self._taken(*name, change.before) != self._taken(*name, change.after):
             held.touched[name] = self._contribution(*name, change.after)
             held.window.touch(name, moment)
 
     def _collected(self) -> list[WindowEvent]:
-        start, end, entries = self.held.window.close()
+        held = self.held
+        start, end, entries = held.window.close()
+        held.kept = len(entries) if self._sliding else 0
         if not entries:
             return []
         events = [
@@ -187,7 +205,8 @@ class WindowedWatch:
             }
             for _, delta in entries
         ]
-        return [WindowEvent(self._next(), "window", start, end, events=events)]
+        dropped, held.dropped = held.dropped, 0
+        return [WindowEvent(self._next(), "window", start, end, events=events, dropped=dropped)]
 
     def _grouped(self) -> list[WindowEvent]:
         """Every group is told at every window end; the first time all of them as `initial`."""
@@ -221,8 +240,8 @@ class WindowedWatch:
             found = groups.results(identity)
             if found is None:
                 continue
-            keys = dict(zip((name for name, _ in self._form.columns), found[0], strict=True))
-            values = {c.column: value for c, value in zip(self._form.aggregates, found[1], strict=True)}
+            keys = dict(zip((name for name, _ in self._form.columns), map(unwrapped, found[0]), strict=True))
+            values = _values(self._form.aggregates, found[1])
             rows[identity] = {
                 name: values[name] if name in values else keys[name] for name in self._form.order
             }
@@ -234,10 +253,47 @@ class WindowedWatch:
 
     # --- aggregates
 
+    def _taken(self, collection: str, key: str, document: Document) -> tuple[Contribution, list[Document]]:
+        """What groups and aggregates take from a document: one that looks the same to them has not changed."""
+        parts = self._contribution(collection, key, document)
+        whole = [
+            document
+            for column in self._form.aggregates
+            if column.whole and _part(column, collection, key, document)[0]
+        ]
+        return parts, whole
+
     def _contribution(self, collection: str, key: str, document: Document) -> Contribution:
         row = self._form.row(key, document, collection)
-        parts = [_part(column, collection, key, document) for column in self._form.aggregates]
-        return tuple(row.values()), parts
+        parts: list[tuple[bool, Any]] = []
+        for column in self._form.aggregates:
+            parts += _parts(column, collection, key, document)
+        return tuple(map(hashable, row.values())), parts
+
+
+def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
+    """What is kept of a group: of SUM and AVG two, one for numbers and one for durations."""
+    found: list[_Kind] = []
+    for column in aggregates:
+        found += [_Kind(column.name, column.distinct, column.limit)] * (2 if column.name in _SUMS else 1)
+    return tuple(found)
+
+
+def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> dict[str, Any]:
+    """By column, what was kept by `_calls`."""
+    left = iter(results)
+    return {
+        column.column: summed(next(left), next(left)) if column.name in _SUMS else unwrapped(next(left))
+        for column in aggregates
+    }
+
+
+def _parts(column: AggregateColumn, collection: str, key: str, document: Document) -> list[tuple[bool, Any]]:
+    counts, value = _part(column, collection, key, document)
+    if column.name not in _SUMS:
+        return [(counts, value)]
+    duration = milliseconds(value)
+    return [(counts and duration is None, value), (counts and duration is not None, duration)]
 
 
 def _part(column: AggregateColumn, collection: str, key: str, document: Document) -> tuple[bool, Any]:
@@ -250,14 +306,17 @@ def _part(column: AggregateColumn, collection: str, key: str, document: Document
         return True, None
     value = field_value(column.operand, key, document, collection)
     if column.name == "COLLECT":  # keeps nulls, too
-        return True, ((collection, key), value)
-    return value is not None and _fits(column.name, value), value
+        return True, ((collection, key), hashable(value))
+    return value is not None and _fits(column.name, value), hashable(value)
+
+
+_SUMS = ("SUM", "AVG")
 
 
 def _fits(name: str, value: Any) -> bool:
     """Documents hold anything: what cannot be summed or ordered with the others is passed over, as null is."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if name in ("SUM", "AVG"):
+    if name in _SUMS:
         return number or isinstance(value, timedelta)
     return name == "COUNT" or number
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from vedette.values import is_nan
 from vedette.watch.delta import Delta
 
-__all__ = ["Entry", "EventBuffer", "Outcome", "PastEvent", "in_order", "ordered"]
+__all__ = ["Entry", "EventBuffer", "Outcome", "in_order", "ordered"]
 
 Row = TypeVar("Row")
 
@@ -30,22 +30,6 @@ class Entry(NamedTuple):
     """Reliable watches: the position before the first event of the same commit."""
     at_ms: int = 0
     """When it was detected."""
-
-    def past(self) -> PastEvent:
-        """What is kept of it when it was handed out: not what it says."""
-        delta = self.delta
-        return PastEvent(self.position, self.tick, self.at_ms, delta.type, delta.delivery)
-
-
-class PastEvent(NamedTuple):
-    """What can be asked about an event later: everything but its content, which may be large."""
-
-    position: int
-    tick: int
-    at_ms: int
-    type: str
-    delivery: tuple[str, int] | None
-    """Of a job: the delivery's id, and which attempt it was."""
 
 
 class Outcome(StrEnum):

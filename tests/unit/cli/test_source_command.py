@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
+import pytest
 from typer.testing import CliRunner
 
 from vedette.cli.app import app
+from vedette.clock import SystemClock
+from vedette.errors import SourceError
+from vedette.handshake.tables.source_care import HandshakeCare
+from vedette.handshake.tables.tuning import Tuning
 from vedette.sources.journal import open_journal
-from vedette.sources.records import Quarantined
+from vedette.sources.records import Quarantined, Source
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -27,8 +33,10 @@ def test_add_list_pause_status_remove(tmp_path: Path):
         "kind": "mongodb",
         "address": "mongodb://me@host/shop",
         "database": "default",
-        "state": "live",
+        "state": "unread",
+        "problem": "",
     }
+    assert "unread" in run("status", "shop", *data)
     run("pause", "shop", *data)
     assert "paused" in run("list", *data)
     run("resume", "shop", *data)
@@ -41,6 +49,45 @@ def test_add_list_pause_status_remove(tmp_path: Path):
     assert "no object" in told
     run("remove", "shop", *data)
     assert "none" in run("list", *data)
+
+
+def test_why_a_source_is_not_read_is_shown(tmp_path: Path):
+    """Whoever has a typing mistake in the address must not be told that it is live."""
+    data = ("--data", str(tmp_path))
+    address = "postgresql://me:secret@nowhere/shop?password=other"
+    run("add", "postgres", address, "--name", "shop", *data)
+    tables = Tuning.at(tmp_path).open(tmp_path, SystemClock())
+    source = Source(name="shop", kind="postgres", address=address)
+    care = HandshakeCare(source, tables, SystemClock(), Random(1))
+    care.failed(SourceError("E6104", "nowhere does not answer"))
+    told = run("list", *data) + run("status", "shop", *data)
+    assert told.count("nowhere does not answer") == 2
+    assert "secret" not in told
+    assert "password=***" in told
+    care.succeeded()
+    tables.close()
+    assert "does not answer" not in run("list", *data)
+
+
+def test_sources_are_where_the_pipeline_looks_for_them(tmp_path: Path):
+    """A setting says that the journal is elsewhere: then a source in the directory would be read by nobody."""
+    (tmp_path / "vedette.toml").write_text('pipeline_store = "postgresql://nobody@/x?host=/nowhere"\n')
+    told = run("add", "graph", "x", "--name", "board", "--data", str(tmp_path), code=1)
+    assert "/nowhere" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "address"),
+    [
+        ("mongodb", "localhost/shop"),
+        ("mongodb", "mongodb://"),
+        ("postgres", "not an address"),
+        ("postgres", "http://x"),
+    ],
+)
+def test_an_address_that_can_be_none_is_refused(tmp_path: Path, kind: str, address: str):
+    told = run("add", kind, address, "--name", "shop", "--data", str(tmp_path), code=1)
+    assert "E6101" in told
 
 
 def test_mistakes_are_sentences(tmp_path: Path):

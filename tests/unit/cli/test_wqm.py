@@ -215,6 +215,12 @@ def test_list_by_priority_and_degradation(tables: HandshakeTables, folder: Path,
     assert "moderate" in wqm("admin", "degradation-status").stdout
 
 
+def test_a_load_that_nobody_looked_at_has_no_moment(wqm: Wqm) -> None:
+    wqm("watch", "list")
+    status = records(wqm("admin", "degradation-status", "--format", "json"))
+    assert (status["level"], status["entered_at"], status["last_check_at"]) == ("normal", None, None)
+
+
 def test_add_and_update(folder: Path, wqm: Wqm) -> None:
     (folder / "src").mkdir()
     wqm(

@@ -256,7 +256,8 @@ def test_the_first_engages_and_the_last_releases(policy: CollectionPolicy) -> No
     threads = len(collectors())
     policy.engage()
     engaged = gc.get_threshold()
-    assert engaged[:2] == before[:2], "young collections go on as ever"
+    assert before[0] < engaged[0] < 10_000, "young collections go on, less often"
+    assert engaged[1] == before[1]
     assert engaged[2] > 1_000_000
     assert gc.get_freeze_count() > 0
     assert len(collectors()) == threads + 1

@@ -101,7 +101,7 @@ def f(): ...
 @pytest.mark.parametrize(
     ("path", "text", "titles"),
     [
-        ("broken.py", "def f(:\n  x\nclass A(\n", ["f", "A"]),
+        ("broken.py", "def f(:\n  x\nclass A(\n", ["def f", "class A"]),
         (
             "a.ts",
             "import x\nexport async function go() {\n}\nexport const y = 1\n  const inner = 2\n",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from threading import Condition
 from typing import Any
 
 import pytest
 
-from vedette.pipeline.file_batches import BulkConfig, SparkDesk
+from vedette.ingest.chunking import ChunkingConfig
+from vedette.ingest.embedding import HashingEmbedder
+from vedette.ingest.preparation import FileToRead, Without
+from vedette.pipeline.file_batches import BulkConfig, Recipe, SparkDesk, SparkPreparation
+from vedette.pipeline.file_rows import readiness_batch
 from vedette.testing import ManualClock
 
 CONFIG = BulkConfig(from_files=1_000, until_files=256, batch_files=512, idle_seconds=120, retry_seconds=300)
@@ -101,3 +106,36 @@ def test_a_session_that_fails_is_given_up(desk: SparkDesk, sessions: Sessions, c
     clock.advance(300)
     started(desk)
     assert desk.takes(5_000) == 512
+
+
+class Executors:
+    """Stands in for the desk: answers jobs of two files, and says when each was begun."""
+
+    config = BulkConfig(job_files=2)
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.bell = Condition()
+
+    def run(self, rows: Any, _recipe: Recipe) -> Any:
+        with self.bell:
+            self.begun.append(rows.num_rows)
+            self.bell.notify_all()
+        return readiness_batch(range(rows.num_rows), [Without.GONE] * rows.num_rows)
+
+    def wait_for(self, jobs: int) -> bool:
+        with self.bell:
+            return self.bell.wait_for(lambda: len(self.begun) >= jobs, 60)
+
+
+def test_while_answers_are_stored_the_next_job_runs_and_no_more() -> None:
+    executors = Executors()
+    recipe = Recipe(embedder="hashing", chunking=ChunkingConfig(), max_file_bytes=1_000)
+    preparation = SparkPreparation(executors, recipe, HashingEmbedder())  # type: ignore[arg-type]
+    answers = preparation.prepare([FileToRead(path=f"/{number}") for number in range(7)])
+    assert next(answers) is Without.GONE
+    assert executors.wait_for(2), "the second job does not wait until the first is stored"
+    assert next(answers) is Without.GONE
+    assert executors.begun == [2, 2], "what is prepared is in memory: one job ahead"
+    assert list(answers) == [Without.GONE] * 5
+    assert executors.begun == [2, 2, 2, 1]

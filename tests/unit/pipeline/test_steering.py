@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from vedette.pipeline.figures import STATUS_FILE, PipelineFigures, figures_serve
 from vedette.pipeline.steering import Steering, Targets
 from vedette.sources.images import encode_image
 from vedette.sources.journal import CollectionJournal, open_journal
-from vedette.sources.records import Partition, Source, SourceEvent
+from vedette.sources.records import FIRST_SCAN, Partition, Quarantined, Source, SourceEvent
 from vedette.subscriptions.index_files import Compactor
 from vedette.subscriptions.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
@@ -123,6 +124,39 @@ def test_figures(driver: Driver, tmp_path: Path):
         port = free.getsockname()[1]
     with figures_served(tmp_path, port), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert answer.read().decode() == text
+
+
+def test_a_pipeline_that_was_killed_is_not_running_for_ever(tmp_path: Path):
+    """It could not say so, and somebody waits for the alert."""
+    running = PipelineFigures(state="running")
+    path = tmp_path / STATUS_FILE
+    path.write_bytes(msgspec.json.encode(running))
+    assert read_figures(tmp_path) == running
+    os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 100))
+    found = read_figures(tmp_path)
+    assert found is not None
+    assert (found.state, "100 s" in found.problem) == ("stopped", True)
+
+
+def test_a_first_scan_is_no_loss(driver: Driver):
+    """It may take hours, and nobody should be called for it."""
+
+    def stale() -> bool:
+        figures = driver.steering.figures(state="running", partitions=driver.steering.look(0))
+        return 'partition_stale{partition="1",source="shop"} 1.0' in figures_text(figures).decode()
+
+    assert not stale()
+    driver.journal.mark("shop", "catching-up", FIRST_SCAN)
+    assert not stale()
+    driver.journal.mark("shop", "catching-up", "a scan bridges the gap")
+    assert stale()
+
+
+def test_what_readers_quarantined_is_counted(driver: Driver):
+    driver.journal.quarantine(
+        Quarantined(source="shop", event_id="e", reason="no object", excerpt="[]", time_ms=1)
+    )
+    assert driver.steering.figures(state="running").totals["quarantined"] == 1
 
 
 def test_rules_and_dashboard_ask_for_figures_that_there_are():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +17,7 @@ from vedette.clock import SystemClock
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream
 from vedette.pipeline.kept_open import close_kept
-from vedette.pipeline.windows import fold, window_rows
+from vedette.pipeline.windows import _payload, fold, window_rows
 from vedette.policy.collections import SightRule
 from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal import open_journal
@@ -23,7 +25,9 @@ from vedette.sources.records import Source, SourceEvent
 from vedette.subscriptions.forms import Form
 from vedette.subscriptions.index_files import Compactor
 from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.windowing import WindowEvent
 
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS = "shop::orders", "shop::returns"
 
 
@@ -194,3 +198,23 @@ def test_windows_count_what_is_seen(windows: Windows):
         (e["type"], e["match"]["o.id"], e["match"]["o.n"]) for w in windows.told[events] for e in w["events"]
     ]
     assert sorted(told) == [("added", "b", 3), ("added", "d", 7), ("changed", "c", 5)]
+
+
+@pytest.mark.parametrize(
+    ("event", "dropped"),
+    [
+        (WindowEvent(1, "window", NOW, NOW, events=[{"match": {"o": "x" * 9_000_000}}] * 2), 2),
+        (WindowEvent(1, "initial", NOW, NOW, matches=[{"o": "x" * 9_000_000}] * 3), 3),
+        (
+            WindowEvent(
+                1, "added", NOW, NOW, match={"o": functools.reduce(lambda d, _: [d], range(100), list[Any]())}
+            ),
+            1,
+        ),
+    ],
+    ids=["large", "many", "deep"],
+)
+def test_a_window_that_cannot_be_told_is_dropped_and_said(event: WindowEvent, dropped: int):
+    """It must not fail: the windows of all others would end with it, at every try."""
+    told = decode_image(_payload(event))
+    assert told == {"type": event.type, "window_start": NOW, "window_end": NOW, "dropped": dropped}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
 
 import vedette
@@ -22,20 +26,33 @@ from vedette.sources.reader import QuickRetries, run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock
 
+_NUMBERS = count()
+
 
 def graph_file(home: Path) -> Path:
     (found,) = [path for path in home.rglob("*") if path.is_file() and b"SQLite" in path.read_bytes()[:16]]
     return found
 
 
-def test_what_the_engine_commits_reaches_the_journal(tmp_path: Path):
-    home = tmp_path / "data"
+@pytest.fixture(params=["sqlite", "postgres"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a graph may be kept."""
+    if request.param == "sqlite":
+        return str(tmp_path / "data")
+    server: str = request.getfixturevalue("postgres_url")
+    name = f"graph_{next(_NUMBERS)}"
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")
+
+
+def test_what_the_engine_commits_reaches_the_journal(home: str, tmp_path: Path):
     journal = open_journal(tmp_path)
     with vedette.open(home) as db:
         db.define("node Task { title: String, n: Int = 0 }")
         with db.session() as s:
             s.execute('SPAWN t: Task { title = "before" }')
-            source = Source(name="board", kind="graph", address=str(home))
+            source = Source(name="board", kind="graph", address=home)
             journal.add_source(source)
             reader = GraphLogReader(source, journal, SystemClock())
             reader.begin(scan=True)
@@ -61,11 +78,10 @@ def test_what_the_engine_commits_reaches_the_journal(tmp_path: Path):
     journal.close()
 
 
-def test_what_was_deleted_in_a_gap_is_told(tmp_path: Path):
+def test_what_was_deleted_in_a_gap_is_told(home: str, tmp_path: Path):
     """Also when nothing of its type is left."""
-    home = tmp_path / "data"
     journal = open_journal(tmp_path)
-    source = Source(name="board", kind="graph", address=str(home))
+    source = Source(name="board", kind="graph", address=home)
     journal.add_source(source)
     with vedette.open(home) as db, db.session() as s:
         db.define("node Task { title: String }\nnode Note { text: String }")
@@ -82,13 +98,47 @@ def test_what_was_deleted_in_a_gap_is_told(tmp_path: Path):
     journal.close()
 
 
+def test_a_log_of_which_nothing_is_left_is_no_gap(tmp_path: Path):
+    """What is older than the log's retention was trimmed, and nothing has happened since."""
+    home = tmp_path / "data"
+    with vedette.open(home) as db, db.session() as s:
+        db.define("node Task { title: String }")
+        s.execute('SPAWN t: Task { title = "a" }')
+    with closing(sqlite3.connect(graph_file(home), isolation_level=None)) as file:
+        file.execute(
+            "UPDATE meta SET value = (SELECT max(\"offset\") + 1 FROM journal) WHERE key = 'store.first'"
+        )
+        file.execute("DELETE FROM journal")
+    journal = open_journal(tmp_path)
+    source = Source(name="board", kind="graph", address=str(home))
+    journal.add_source(source)
+    reader = GraphLogReader(source, journal, SystemClock())
+    reader.begin(scan=True)
+    assert reader.poll(0) == (0, 0)
+    reader.close()
+    journal.close()
+
+
+def test_a_graph_that_is_not_there(home: str, tmp_path: Path):
+    journal = open_journal(tmp_path)
+    source = Source(name="board", kind="graph", address=home)
+    journal.add_source(source)
+    with (
+        pytest.raises(SourceError) as caught,
+        closing(GraphLogReader(source, journal, SystemClock())) as reader,
+    ):
+        reader.begin(scan=True)
+    assert caught.value.code == "E6104"
+    journal.close()
+
+
 def test_one_graph_a_database():
     """Its types carry no name of a source: those of two would be one collection."""
     one, two = (Source(name=name, kind="graph", address=name) for name in ("one", "two"))
     with pytest.raises(SourceError, match="has the graph one already"):
         check_source(two, [one])
     check_source(Source(name="two", kind="graph", address="two", tenant="other"), [one])
-    check_source(Source(name="two", kind="postgres", address="two"), [one])
+    check_source(Source(name="two", kind="postgres", address="postgresql://two"), [one])
 
 
 # --- the loop around a reader -------------------------------------------------------------------------------------

@@ -98,6 +98,20 @@ def test_tables_that_cannot_be_watched(postgres_url: str, tmp_path: Path):
         shop.close()
 
 
+def test_a_document_has_an_id(shop: Shop):
+    """The column of that name as it is, where there is one; else the key."""
+    shop.db.execute("CREATE TABLE people (email text PRIMARY KEY)")
+    shop.db.execute("INSERT INTO people VALUES ('a@x')")
+    shop.db.execute("INSERT INTO orders (id) VALUES (1)")
+    reader = begun(shop)
+    shop.db.execute("INSERT INTO people VALUES ('b@x')")
+    shop.db.execute("INSERT INTO lines VALUES (1, 2, 'sku')")
+    drained(reader)
+    assert [row["id"] for row in shop.state("people").values()] == ["a@x", "b@x"]
+    assert [row["id"] for row in shop.state("lines").values()] == ["[1, 2]"]
+    assert [row["id"] for row in shop.state().values()] == [1]
+
+
 # --- names, partitions, schema changes ----------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.errors import FilterError, SubscriptionError
+from vedette.errors import FilterError, StoreError, SubscriptionError
 from vedette.subscriptions.forms import Form
 from vedette.subscriptions.image_rows import DocumentChange, ImageRows
 from vedette.subscriptions.index_files import KEEP_MS, Compactor, latest_version, open_version
@@ -263,3 +263,18 @@ class Versions(RuleBasedStateMachine):
 
 TestVersions = Versions.TestCase
 TestVersions.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+def test_a_registry_whose_line_was_cut_goes_on(address: str, registry: SubscriptionRegistry):
+    """As when the server starts anew: one call fails, the next is on another line."""
+    if not address.startswith("postgresql"):
+        return
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(StoreError):
+        registry.gateways()
+    registry.register("g1", [wish("s")], 60)
+    assert [gateway.name for gateway in registry.gateways()] == ["g1"]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vedette.cli.failure import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of, journal_address
 
 __all__ = ["capture", "replay", "shadow"]
 
@@ -48,7 +48,7 @@ def capture(
     directory = directory_of(data)
     if directory is None or not (directory / "index").is_dir():
         raise CommandFailed(f"{data} has no index of subscriptions yet. Run `vedette pipeline` there first.")
-    journal = open_journal(directory)
+    journal = open_journal(journal_address(directory))
     address = journal.address
     journal.close()
     session = open_session()

@@ -162,7 +162,7 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
     databases = ", ".join(home.databases())
     display.out.print(f"Vedette serves {home.location} (databases: {databases}).", soft_wrap=True)
     place = f"{'wss' if secure else 'ws'}://{host}:{found.port}"
-    display.out.print(f"Clients: {place}   HTTP: {web}   Ctrl-C ends it.", soft_wrap=True)
+    display.out.print(f"Clients: {place}   Console and HTTP: {web}   Ctrl-C ends it.", soft_wrap=True)
     where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
     collection = "Task" if demo else "YourType"
     token = '-H "Authorization: Bearer $TOKEN" ' if guarded else ""

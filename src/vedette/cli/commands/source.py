@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vedette.cli.failure import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DatabaseOption, DataOption, JsonOption, directory_of
+from vedette.cli.options import (
+    DEFAULT_DATA,
+    DatabaseOption,
+    DataOption,
+    JsonOption,
+    directory_of,
+    journal_address,
+)
 
 if TYPE_CHECKING:
     from vedette.sources.journal import CollectionJournal
@@ -79,6 +87,7 @@ def list_sources(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> N
                 "address": _without_password(source.address),
                 "database": source.tenant,
                 "state": "paused" if source.paused else _state(journal, source.name),
+                "problem": _problem(data, source.name),
             }
             for source in journal.sources()
         ]
@@ -87,11 +96,18 @@ def list_sources(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> N
 
 @source_app.command()
 def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
-    """Show the partitions of a source, and what went to its quarantine."""
+    """Show the partitions of a source, why it cannot be read, and what went to its quarantine."""
     with _journal(data) as journal:
         journal.source(name)
+        unread = journal.token(name) is None
         partitions = [
-            {"partition": p.id, "state": p.state, "epoch": p.epoch, "seq": p.seq, "reason": p.reason}
+            {
+                "partition": p.id,
+                "state": "unread" if unread and p.state == "live" else p.state,
+                "epoch": p.epoch,
+                "seq": p.seq,
+                "reason": p.reason,
+            }
             for p in journal.partitions(name)
         ]
         poison = [
@@ -99,6 +115,9 @@ def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption
             for item in journal.quarantined(name, 10)
         ]
     _show(partitions, json)
+    problem = _problem(data, name)
+    if problem:
+        _show([{"problem": problem}], json)
     if poison:
         _show(poison, json)
 
@@ -179,9 +198,7 @@ class _Opened:
         directory = directory_of(self._location)
         if directory is None and not self._location.startswith("postgres"):
             raise CommandFailed(f"{self._location} keeps no sources. Give a data directory with --data.")
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-        self._opened = open_journal(directory or self._location)
+        self._opened = open_journal(self._location if directory is None else journal_address(directory))
         return self._opened
 
     def __exit__(self, *_: object) -> None:
@@ -197,13 +214,32 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _state(journal: CollectionJournal, name: str) -> str:
     states = {partition.state for partition in journal.partitions(name)}
-    return next((state for state in ("stale", "catching-up") if state in states), "live")
+    calm = "unread" if journal.token(name) is None else "live"
+    return next((state for state in ("stale", "catching-up") if state in states), calm)
+
+
+def _problem(data: str, name: str) -> str:
+    """Why the last look at a source failed; empty when it did not."""
+    from vedette.cli.wqm_place import open_tables
+    from vedette.errors import FolderError
+    from vedette.handshake.tables.source_care import source_watch_id
+
+    if directory_of(data) is None:
+        return ""
+    with open_tables(data) as tables:
+        try:
+            health = tables.watch(source_watch_id(name)).health
+        except FolderError:  # E4501: nobody has noted anything of it
+            return ""
+    return (health.last_error_message or "") if health.consecutive_errors else ""
 
 
 def _without_password(address: str) -> str:
+    """Neither that before the host, nor one among the options."""
     scheme, sign, rest = address.partition("://")
     user, at, place = rest.rpartition("@")
-    return f"{scheme}{sign}{user.partition(':')[0]}{at}{place}"
+    shown = f"{scheme}{sign}{user.partition(':')[0]}{at}{place}"
+    return re.sub(r"(password\s*=\s*)('[^']*'|[^&\s]+)", r"\1***", shown, flags=re.IGNORECASE)
 
 
 def _show(records: list[dict[str, Any]], json: bool) -> None:

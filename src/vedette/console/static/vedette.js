@@ -108,6 +108,11 @@ export class Session {
     await this.#request("extend", { deliveryId, ...(by === undefined ? {} : { by }) });
   }
 
+  /** Whether there is a connection now; without one, another is on its way, unless it was closed for good. */
+  get connected() {
+    return this.#open;
+  }
+
   /** Resolves when there is a connection. */
   ready() {
     if (this.#failure) return Promise.reject(this.#failure);
@@ -271,6 +276,7 @@ export class Session {
       return;
     }
     this.#watches.delete(id);
+    if (watch.standing) this.#manage(watch, "close"); // without what it should begin with it is of no use
     watch.end(new VedetteError(payload));
   }
 
@@ -320,6 +326,11 @@ export class Watch {
   close() {
     this.end();
     this.#manage("close");
+  }
+
+  /** Whether the server has acknowledged it. */
+  get standing() {
+    return this.#standing;
   }
 
   #confirm() {

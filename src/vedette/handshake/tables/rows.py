@@ -222,7 +222,7 @@ def degradation_to_json(state: Degradation) -> str:
         {
             "level": state.level.word,
             "entered_at": timestamp_to_text(state.entered_at),
-            "last_check_at": timestamp_to_text(state.last_check_at),
+            "last_check_at": text_of(state.last_check_at),
             "queue_depth": state.queue_depth,
             "throughput": state.throughput,
             "memory_usage": state.memory_usage,
@@ -238,7 +238,7 @@ def degradation_from_json(text: str) -> Degradation:
     return Degradation(
         level=DegradationLevel[record["level"].upper()],
         entered_at=timestamp_from_text(record["entered_at"]),
-        last_check_at=timestamp_from_text(record["last_check_at"]),
+        last_check_at=_moment(record["last_check_at"]),
         queue_depth=record["queue_depth"],
         throughput=record["throughput"],
         memory_usage=record["memory_usage"],

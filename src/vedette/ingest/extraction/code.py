@@ -1,21 +1,19 @@
-"""Source code: a part begins at each function, class and method. Python is parsed; other languages by their look."""
+"""Source code: a part begins at each function, class and method; in most languages, at a line that looks like one."""
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from vedette.ingest.detection import CODE_LANGUAGES
 from vedette.ingest.document import Document, Part
 from vedette.ingest.extraction.plain import lines_of
+from vedette.ingest.extraction.python_code import python_parts
 
 __all__ = ["extract_code"]
 
 _STARTS: Mapping[str, re.Pattern[str]] = {
-    "python": re.compile(r"(?:async\s+def|def|class)\s+(?P<name>\w+)"),
     "javascript": re.compile(
         r"(?:export\s+)?(?:default\s+)?(?:abstract\s+)?"
         r"(?:(?:async\s+)?function\*?|class|interface|type|enum|const|let|var)\s+(?P<name>[\w$]+)"
@@ -38,8 +36,8 @@ _STARTS: Mapping[str, re.Pattern[str]] = {
 def extract_code(path: str, text: str) -> Document:
     language = CODE_LANGUAGES.get(PurePosixPath(path).suffix.lower(), "braces")
     lines = lines_of(text)
-    parts = list(_parsed_python(text)) if language == "python" else []
-    return Document.of_lines(lines, parts or list(_by_look(lines, _STARTS[language])))
+    parts = python_parts("\n".join(lines)) if language == "python" else _by_look(lines, _STARTS[language])
+    return Document.of_lines(lines, list(parts))
 
 
 def _by_look(lines: list[str], start: re.Pattern[str]) -> Iterator[Part]:
@@ -48,23 +46,3 @@ def _by_look(lines: list[str], start: re.Pattern[str]) -> Iterator[Part]:
         if found is not None:
             names = found.groupdict()
             yield Part(start=index, title=(names["name"] or names.get("other") or "").strip())
-
-
-def _parsed_python(text: str) -> Iterator[Part]:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the file, not about us
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    yield from sorted(_definitions(tree.body, ""), key=lambda part: part.start)
-
-
-def _definitions(body: list[ast.stmt], owner: str) -> Iterator[Part]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            word = "class" if isinstance(node, ast.ClassDef) else "def"
-            yield Part(start=first - 1, title=f"{word} {owner}{node.name}")
-            if isinstance(node, ast.ClassDef):
-                yield from _definitions(node.body, f"{owner}{node.name}.")

@@ -39,6 +39,15 @@ LOOK_SECONDS = 10.0
 LOCK_TIMEOUT = "1s"
 """How long a new table may keep us waiting, and its writers behind us."""
 _FETCH = 200
+_LINE: dict[str, Any] = {
+    "application_name": "vedette",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""A server that has gone without a word is noticed within a minute; what the address says wins."""
 
 
 class PostgresReader:
@@ -54,7 +63,8 @@ class PostgresReader:
             self._db = self._connect()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        db = psycopg.connect(self._source.address, autocommit=True, application_name="vedette")
+        given = psycopg.conninfo.conninfo_to_dict(self._source.address)
+        db = psycopg.connect(**{**_LINE, **given}, autocommit=True)
         for name, value in SETTINGS.items():
             db.execute("SELECT set_config(%s, %s, false)", (name, value))
         return db
@@ -165,8 +175,9 @@ class PostgresReader:
         collection = self._collection(table)
         for row in self._rows(table):
             key = key_text([row[name] for name in table.keys])
+            document = {"id": key, **row}  # unless it has a column of that name
             image = image_or_quarantine(
-                self._journal, self._source.name, f"scan:{collection}:{key}", row, self._now()
+                self._journal, self._source.name, f"scan:{collection}:{key}", document, self._now()
             )
             if image is not None:
                 yield Document(collection, key, image)

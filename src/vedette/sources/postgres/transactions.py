@@ -158,7 +158,9 @@ class Transactions:
         was = key_text([told.get(name) for name in table.keys])
         before = None
         if not isinstance(message, Inserted) and message.full:
-            before = _image({name: value for name, value in told.items() if value is not UNCHANGED})
+            before = _image(
+                {"id": was, **{name: value for name, value in told.items() if value is not UNCHANGED}}
+            )
         if row is None:
             yield self._event(begin, collection, was, None, before=before)
             return
@@ -167,7 +169,9 @@ class Transactions:
                 row[name] = told[name]
         key = key_text([row[name] for name in table.keys])
         self._fill(table, collection, was, row, told if before is not None else {})
-        image = image_or_quarantine(self._journal, self._source.name, self._id(begin), row, self._now())
+        image = image_or_quarantine(
+            self._journal, self._source.name, self._id(begin), {"id": key, **row}, self._now()
+        )
         if was != key:
             yield self._event(begin, collection, was, None, before=before, part=":moved")
         if image is not None:

@@ -1,0 +1,74 @@
+"""Values of documents on their way into aggregates and back. Documents hold anything, aggregates were made for the
+typed attributes of the graph: nothing that somebody writes into a document may break the windows of all the others.
+
+    maps          have no hash: as keys of groups, under DISTINCT and COLLECT something stands for them that has one
+    durations     are summed as milliseconds, in a place of their own: a number and a duration have no sum
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import floor, nan
+from typing import Any, NamedTuple
+
+from vedette.values import duration_from_ms, duration_to_ms, is_nan
+
+__all__ = ["hashable", "milliseconds", "summed", "unwrapped"]
+
+
+class _Frozen(NamedTuple):
+    """Stands for a part of a value that holds a map. Equal parts, and only those, are equal: True is not 1, and NaN is
+    itself, or a group could not be left again."""
+
+    kind: str
+    parts: tuple[Any, ...]
+
+
+def hashable(value: Any) -> Any:
+    """The value, or what stands for it where it holds a map."""
+    return _frozen(value) if _holds_map(value) else value
+
+
+def unwrapped(value: Any) -> Any:
+    """What `hashable` was given; also of a list of such."""
+    if isinstance(value, list):
+        return [unwrapped(item) for item in value]
+    if not isinstance(value, _Frozen):
+        return value
+    match value.kind:
+        case "map":
+            return {name: unwrapped(item) for name, item in value.parts}
+        case "list":
+            return [unwrapped(item) for item in value.parts]
+    return nan if value.kind == "NaN" else value.parts[0]
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _Frozen("map", tuple((name, _frozen(value[name])) for name in sorted(value)))
+    if isinstance(value, list):
+        return _Frozen("list", tuple(map(_frozen, value)))
+    if isinstance(value, bool):
+        return _Frozen("bool", (value,))
+    return _Frozen("NaN", ()) if is_nan(value) else value
+
+
+def _holds_map(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_holds_map, value))
+    return isinstance(value, dict)
+
+
+def milliseconds(value: Any) -> int | None:
+    return duration_to_ms(value) if isinstance(value, timedelta) else None
+
+
+def summed(numbers: Any, durations: Any) -> Any:
+    """The result of SUM or AVG: of the numbers, where there are any, else of the durations, which came in milliseconds.
+    Null for more than a duration can be."""
+    if numbers is not None or durations is None:
+        return numbers
+    try:
+        return duration_from_ms(floor(durations))
+    except OverflowError:
+        return None
