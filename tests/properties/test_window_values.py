@@ -75,7 +75,7 @@ def test_groups_of_anything_are_counted(steps: list[Any]):
         if event.end == end and event.type != "removed"
         for row in event.matches or [event.match]
     ]
-    counted = {encode_image({"": row["o.a"]}): row["n"] for row in last if row is not None}
+    counted = {encode_image({"": row["o.a"]}): row["n"] for row in last if row}
     expected = Counter(encode_image({"": _merged(document.get("a"))}) for document in there.values())
     assert {_merged_key(key): count for key, count in counted.items()} == expected
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.conftest import Shop
+from vedette.pipeline.checkpoints import committed_offset
+from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses
 from vedette.pipeline.stream import start_stream, stop_stream
 
 
@@ -91,3 +93,20 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
         assert all(everything in (*c.enter, *c.update) for c in unique.values())
     finally:
         stop_stream(query)
+
+
+def test_checkpoints_are_written_by_our_class_where_it_is_made(spark: Any, shop: Shop, tmp_path: Path):
+    classes = JavaClasses.of_this_environment()
+    used = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert (used == CHECKPOINT_CLASS) == classes.jar.is_file()
+    shop.subscribe("all", "true")
+    query = start_stream(spark, shop.context, tmp_path / "checkpoint", start=0)
+    try:
+        last = shop.write(("a", {"n": 1}))
+        assert shop.receiver.wait_for(partial(complete, shop, last))
+    finally:
+        stop_stream(query)
+    assert (tmp_path / "checkpoint" / "offsets" / "0").read_text().startswith("v1\n")
+    assert committed_offset(tmp_path / "checkpoint") == {"offset": last, "version": 1}
+    sums = list((tmp_path / "checkpoint").rglob("*.crc"))
+    assert bool(sums) != classes.jar.is_file()  # those come with a program that is started for each

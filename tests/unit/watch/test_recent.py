@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
+import pytest
+
+import vedette
 from vedette.watch.buffer import Entry
 from vedette.watch.delta import Delta
 from vedette.watch.recent import PastEvent, Recent
+from vedette.watch.watch import Watch
 
-ONE: Any = "one watch"
-OTHER: Any = "another"
+
+@pytest.fixture
+def watches() -> Iterator[tuple[Watch, Watch]]:
+    with vedette.open(":memory:") as db:
+        db.define("node Job { }")
+        first, second = (db.session().watch("WATCH j: Job RETURN j")._watch for _ in range(2))
+        yield first, second
 
 
 def entry(position: int, delivery: tuple[str, int] | None = None) -> Entry:
@@ -18,26 +27,29 @@ def entry(position: int, delivery: tuple[str, int] | None = None) -> Entry:
     return Entry(position, 7, position * 2, delta, at_ms=1_000 + position)
 
 
-def test_it_keeps_what_can_be_asked_and_no_content() -> None:
+def test_it_keeps_what_can_be_asked_and_no_content(watches: tuple[Watch, Watch]) -> None:
+    one, _ = watches
     recent = Recent(10)
-    recent.keep(ONE, [entry(1), entry(2, ("d1", 3))])
+    recent.keep(one, [entry(1), entry(2, ("d1", 3))])
     assert list(recent) == [
-        PastEvent(ONE, 1, 2, 1_001, "added", None),
-        PastEvent(ONE, 2, 4, 1_002, "consumed", "d1"),
+        PastEvent(one, 1, 2, 1_001, "added", None),
+        PastEvent(one, 2, 4, 1_002, "consumed", "d1"),
     ]
 
 
-def test_the_oldest_go_first_and_whole() -> None:
+def test_the_oldest_go_first_and_whole(watches: tuple[Watch, Watch]) -> None:
+    one, other = watches
     recent = Recent(3)
-    recent.keep(ONE, [entry(1), entry(2)])
-    recent.keep(OTHER, [entry(5), entry(6)])
-    assert [(event.watch, event.position) for event in recent] == [(ONE, 2), (OTHER, 5), (OTHER, 6)]
+    recent.keep(one, [entry(1), entry(2)])
+    recent.keep(other, [entry(5), entry(6)])
+    assert [(event.watch, event.position) for event in recent] == [(one, 2), (other, 5), (other, 6)]
 
 
-def test_who_reads_is_not_disturbed_by_who_adds() -> None:
+def test_who_reads_is_not_disturbed_by_who_adds(watches: tuple[Watch, Watch]) -> None:
+    one, _ = watches
     recent = Recent(2)
-    recent.keep(ONE, [entry(1), entry(2)])
+    recent.keep(one, [entry(1), entry(2)])
     reading = iter(recent)
-    recent.keep(ONE, [entry(3)])
+    recent.keep(one, [entry(3)])
     assert [event.position for event in reading] == [1, 2]
     assert list(Recent(5)) == []
