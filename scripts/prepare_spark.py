@@ -6,8 +6,11 @@ writes down the classes that it had loaded.
 
 from __future__ import annotations
 
+import os
+import subprocess
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -65,6 +68,12 @@ def archive_classes(home: Path, archive: Path) -> None:
     process.stdin.close()
     process.wait(WAIT_SECONDS)
     end_session(session)
+    # Java falls over one that was cut off: a disk may have been full.
+    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
+    subprocess.run(  # noqa: S603
+        [java, f"-XX:SharedArchiveFile={draft}", "-Xshare:auto", "-XX:ErrorFile=/dev/null", "-version"],
+        check=True,
+    )
     draft.rename(archive)
 
 
@@ -86,12 +95,16 @@ def tell_some(session: SparkSession, home: Path) -> None:
             event_id=str(number), collection="orders", key="k", after=encode_image({"n": number}), time_ms=0
         )
         journal.append("shop", [event], None)
-        if not receiver.wait_for(lambda wanted=number: len(receiver.unique) >= wanted, WAIT_SECONDS):
+        if not receiver.wait_for(partial(has_heard, receiver, number), WAIT_SECONDS):
             raise SystemExit("a stream of its own did not run")
     stop_stream(query)
     receiver.close()
     registry.close()
     journal.close()
+
+
+def has_heard(receiver: IngestReceiver, count: int) -> bool:
+    return len(receiver.unique) >= count
 
 
 if __name__ == "__main__":

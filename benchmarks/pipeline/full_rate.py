@@ -117,7 +117,10 @@ async def run(home: Path, options: argparse.Namespace) -> None:
     clients = await connect_swarm(port, options.connections, ears.heard)
     begin = time.monotonic()
     await subscribe(clients, ears, options.watches)
-    print(f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}", flush=True)
+    print(
+        f"{options.watches} watches in {time.monotonic() - begin:.0f} s; said besides: {ears.others[-1:]}",
+        flush=True,
+    )
     words = ("--write", str(home), "--rate", str(options.rate), "--watches", str(options.watches))
     writer = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -127,20 +130,27 @@ async def run(home: Path, options: argparse.Namespace) -> None:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    for seconds in (1, WARM_UP_SECONDS, options.seconds):
-        parts = processes(home, writer.pid) if (home / "pipeline.json").exists() else {}
-        before, begin = {name: cpu_seconds(pid) for name, pid in parts.items()}, time.monotonic()
-        first = len(ears.numbers)
-        assert writer.stdin is not None
-        assert writer.stdout is not None
-        writer.stdin.write(f"{seconds}\n".encode())
-        count, wrote = (await writer.stdout.readline()).split()
-        await settle(ears, int(count))
-        took = time.monotonic() - begin
+    for seconds in (1, WARM_UP_SECONDS):
+        count, _ = await written(writer, seconds)
+        await settle(ears, count)
+    parts, first, begin = processes(home, writer.pid), len(ears.numbers), time.monotonic()
+    before = {name: cpu_seconds(pid) for name, pid in parts.items()}
+    count, wrote = await written(writer, options.seconds)
+    await settle(ears, count)
+    took = time.monotonic() - begin
     spent = {name: spent_since(before[name], pid) for name, pid in parts.items()}
-    report(ears, first, int(count), float(wrote), took, spent, home, options)
-    writer.stdin.close()
+    report(ears, first, count, wrote, took, spent, home, options)
+    writer.terminate()
     await writer.wait()
+
+
+async def written(writer: asyncio.subprocess.Process, seconds: int) -> tuple[int, float]:
+    """Have changes written for so long: how many there are in all by then, and how long it took."""
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write(f"{seconds}\n".encode())
+    count, took = (await writer.stdout.readline()).split()
+    return int(count), float(took)
 
 
 async def subscribe(clients: Sequence[SwarmClient], ears: Ears, watches: int) -> None:

@@ -247,6 +247,15 @@ def test_one_partition_begins_anew_and_the_others_go_on(journal: CollectionJourn
     assert all(after[partition.id] == partition.epoch for partition in others)
 
 
+def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal):
+    journal.append("shop", [event("1", "a", {"n": 1})], "t")
+    journal.forget_images("shop")
+    assert journal.snapshot("default", "shop::orders").documents == ()
+    journal.append("shop", [event("2", "a", {"n": 2})], "t")
+    row = everything(journal)[-1]
+    assert (row.op, row.before, row.before_known) == ("create", None, False)
+
+
 def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
     for module in ("sqlite_journal", "postgres_journal"):
         monkeypatch.setattr(f"vedette.sources.{module}.MOST_QUARANTINED", 3)

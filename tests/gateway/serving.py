@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
 from vedette.console.page import ServerFacts
+from vedette.console.timely import MOST_CONNECTIONS
 from vedette.engine.home import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.service import GatewayService
+from vedette.gateway.tls import tls_of
 
 __all__ = ["Serving"]
 
@@ -33,6 +35,8 @@ class Serving:
         self._thread = Thread(target=self._main, daemon=True)
         self._failure: BaseException | None = None
         self.drain_seconds = 5.0
+        self.most_http = MOST_CONNECTIONS
+        self.runner: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
         self.port = 0
         self.http_port = 0
         self.home: Vedette
@@ -78,7 +82,7 @@ class Serving:
 
     def _main(self) -> None:
         try:
-            asyncio.run(self._serve())
+            self.runner(self._serve())
         except BaseException as error:
             self._failure = error
         finally:
@@ -98,7 +102,7 @@ class Serving:
                 facts=lambda: ServerFacts(port=self.port, databases=tuple(home.databases())),
                 allowed_origins=home.settings.allowed_origins,
             )
-            http = HttpServer(app)
+            http = HttpServer(app, tls=tls_of(home.settings, self.most_http))
             self.http_port = await http.start("127.0.0.1", 0)
             self._ready.set()
             await self._done.wait()

@@ -15,7 +15,7 @@ good, because the gateway was taken for dead, those whom it concerns are told to
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -272,11 +272,14 @@ class Gateway:
             address=self.address,
             quotas=Quotas(),
             clock=HastyClock(),
-            call=lambda work: work(),
+            call=self._call,
             lapsed=self._lapsed,
             removed=lambda _: None,
         )
         self.desk = self.wire.broker.collections = CollectionDesk(self.wire.broker, self.registrar)
+
+    def _call(self, work: Callable[[], object]) -> None:
+        work()
 
     def _lapsed(self) -> None:
         assert self._storm.losses, "the lease was lost"

@@ -344,6 +344,26 @@ class ByName:
         return Grant(tenant=database, actor=None if admin else token, system=admin)
 
 
+def test_who_is_gone_does_nothing_more_on_a_connection_that_is_open():
+    wire = Wire(authority=ByName())
+    admin = wire.client(token="admin")
+    admin.define("node Person { name: String } node Task { n: Int = 0 }")
+    admin.execute('SPAWN p: Person { name = "ada" }')
+    ((ada,),) = admin.execute("MATCH p: Person RETURN p")["rows"]
+    client = wire.client(token=ada["id"])
+    client.send("subscribe", {"watch": "WATCH t: Task RETURN t.n"}, id="s")
+    client.execute("SPAWN t: Task")
+    client.all()
+    admin.execute("MATCH p: Person KILL p")
+    admin.execute("SPAWN t: Task")
+    assert [m["payload"]["status"] for m in client.all()] == ["ended"]
+    for more in ({}, {"script": True}):
+        answer = client.ask("execute", {"statement": "SPAWN t: Task", **more})
+        assert (answer["type"], answer["payload"]["code"]) == ("error", "E7003")
+    assert admin.execute("MATCH t: Task RETURN COUNT(*)")["rows"] == [[2]]
+    wire.close()
+
+
 def test_resuming_asks_for_the_right_again():
     """Another actor with the token, and the same actor who may no longer: neither is let in."""
     wire = Wire(authority=ByName())

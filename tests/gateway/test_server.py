@@ -17,6 +17,7 @@ from typing import Any
 
 import jwt
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -372,7 +373,8 @@ def test_a_token_that_ends_ends_its_connection_and_a_fresh_one_keeps_it(guarded:
     assert closed.value.rcvd.code == 4101
 
 
-def test_tls_by_option(tmp_path: Path):
+def certified(tmp_path: Path) -> dict[str, Any]:
+    """Settings for TLS with a certificate of our own."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -393,10 +395,34 @@ def test_tls_by_option(tmp_path: Path):
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
     )
-    settings: dict[str, Any] = {
-        "tls_certificate": str(tmp_path / "cert.pem"),
-        "tls_key": str(tmp_path / "key.pem"),
-    }
+    return {"tls_certificate": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
+
+
+def test_sockets_that_never_shake_hands_are_bounded(tmp_path: Path):
+    """They have descriptors, and no protocol knows them yet."""
+    limits = GatewayLimits(max_connections=1, auth_seconds=120.0)
+    server = Serving(tmp_path / "data", limits=limits, **certified(tmp_path))
+    server.most_http, server.runner = 65, uvloop.run  # the loop that servers have
+    context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+    with server:
+        for port in (server.port, server.http_port):
+            lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(65)]
+            with socket.create_connection(("127.0.0.1", port)) as late:
+                late.settimeout(20)
+                assert late.recv(1) == b"", "one too many is closed at once"
+            for line in lines:
+                line.close()
+            while True:  # until the others have gone
+                try:
+                    with socket.create_connection(("127.0.0.1", port)) as raw:
+                        context.wrap_socket(raw, server_hostname="localhost").close()
+                        break
+                except OSError:
+                    pass
+
+
+def test_tls_by_option(tmp_path: Path):
+    settings = certified(tmp_path)
     context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
     with Serving(tmp_path / "data", **settings) as server:
         url = f"wss://localhost:{server.port}/realtime/ws"

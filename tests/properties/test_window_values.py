@@ -73,7 +73,7 @@ def test_groups_of_anything_are_counted(steps: list[Any]):
         row
         for event in told
         if event.end == end and event.type != "removed"
-        for row in event.matches or [event.match]
+        for row in event.matches or [event.match or {}]
     ]
     counted = {encode_image({"": row["o.a"]}): row["n"] for row in last if row}
     expected = Counter(encode_image({"": _merged(document.get("a"))}) for document in there.values())

@@ -18,10 +18,12 @@ from vedette.cli.taken_port import taken_port
 from vedette.console.http import HttpServer, make_app
 from vedette.console.metrics import service_figures
 from vedette.console.page import ServerFacts
+from vedette.console.timely import MOST_CONNECTIONS
 from vedette.engine.home import Vedette
 from vedette.gateway.exposure import check_exposure
 from vedette.gateway.local_socket import socket_path
 from vedette.gateway.service import GatewayService
+from vedette.gateway.tls import tls_of
 
 if TYPE_CHECKING:
     from vedette.cli.display import TableDisplay
@@ -57,7 +59,7 @@ async def serve_home(
         ),
         allowed_origins=home.settings.allowed_origins,
     )
-    http = HttpServer(app, tls_certificate=home.settings.tls_certificate, tls_key=home.settings.tls_key)
+    http = HttpServer(app, tls=tls_of(home.settings, MOST_CONNECTIONS))
     service.begin()
     try:
         async with _listening(service, http, options) as found:

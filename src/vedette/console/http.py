@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -276,9 +277,9 @@ class _Uvicorn(uvicorn.Server):
 class HttpServer:
     """The app on a socket, on the running loop."""
 
-    def __init__(self, app: Starlette, *, tls_certificate: str = "", tls_key: str = "") -> None:
+    def __init__(self, app: Starlette, *, tls: ssl.SSLContext | None = None) -> None:
         self._app = app
-        self._tls = (tls_certificate or None, tls_key or None)
+        self._tls = tls
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -292,9 +293,9 @@ class HttpServer:
             server_header=False,
             ws="none",
             timeout_graceful_shutdown=1,
-            ssl_certfile=self._tls[0],
-            ssl_keyfile=self._tls[1],
         )
+        config.load()
+        config.ssl = self._tls
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
         self._server = _Uvicorn(config)

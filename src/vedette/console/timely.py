@@ -11,8 +11,9 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["HEAD_SECONDS", "TimelyRequests"]
+__all__ = ["HEAD_SECONDS", "MOST_CONNECTIONS", "TimelyRequests"]
 
+MOST_CONNECTIONS = 1_024
 HEAD_SECONDS = 10.0
 STUCK_SECONDS = 30.0
 """How long a client may take nothing of an answer before it is cut off; a stream of events may last for ever."""
@@ -21,7 +22,7 @@ STUCK_SECONDS = 30.0
 class TimelyRequests(H11Protocol):
     """uvicorn's protocol, with a time for each head and for taking an answer, and a bound for all connections."""
 
-    most_connections = 1_024
+    most_connections = MOST_CONNECTIONS
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

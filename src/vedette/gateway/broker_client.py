@@ -77,6 +77,11 @@ class Client:
         return self._actor if self.session is None else self.session.actor
 
     @property
+    def person(self) -> str | None:
+        """The actor of its token, whoever it acts as."""
+        return None if self._system else self._actor
+
+    @property
     def system(self) -> bool:
         return self._system if self.session is None else self.session.actor is None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vedette.engine.execution import LongReadError
 from vedette.engine.session import Session
-from vedette.errors import VedetteError
+from vedette.errors import PolicyError, VedetteError
 from vedette.gateway import link
 from vedette.gateway.answers import is_heavy, managed, result_message, settling_statement
 from vedette.gateway.collection_streams import CollectionStream
@@ -100,6 +100,7 @@ class Requests:
             data = message("define_ack", self._defined(client), record.id)
             self._broker.say(client, link.Answer(conn=client.conn, data=data), record.id)
             return
+        self._check_person(client)
         session = self._broker.session_of(client)
         watching = client.desk.database.watching
         if watching.full:  # a full watch that holds writers back may be one that is read here
@@ -120,6 +121,12 @@ class Requests:
             self._elsewhere(client, session, id, lambda: result_message(result, id, most))
             return
         self._broker.say(client, link.Answer(conn=client.conn, data=result_message(result, id, most)), id)
+
+    def _check_person(self, client: Client) -> None:
+        """Who was there when the connection was opened may be gone by now: its watches have ended then, too."""
+        person = client.person
+        if person is not None and client.desk.database.state.graph.get(person) is None:
+            raise PolicyError("E7003", "The actor of this connection does not exist any more")
 
     def _defined(self, client: Client) -> dict[str, Any]:
         """What the database's ontology is now; command lines of this machine also learn what else there is."""

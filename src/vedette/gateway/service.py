@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
@@ -26,14 +25,14 @@ from vedette.gateway.links import WorkerLinks
 from vedette.gateway.local_socket import socket_path
 from vedette.gateway.ports import CONGESTED_BYTES
 from vedette.gateway.secret import directory_secret
-from vedette.gateway.server import GatewayServer
+from vedette.gateway.server import GatewayServer, most_sockets
 from vedette.gateway.switchboard import Switchboard
+from vedette.gateway.tls import tls_of
 from vedette.gateway.tokens import TokenSeal
 from vedette.pipeline.ingest_frames import Complete, Deliver, Status
-from vedette.settings import Settings
 from vedette.subscriptions.registry import REGISTRY_FILE, Quotas
 
-__all__ = ["GatewayService", "LoopPort", "keep_keys_fresh", "tls_of"]
+__all__ = ["GatewayService", "LoopPort", "keep_keys_fresh"]
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class GatewayService:
             self.board,
             clock=self.clock,
             allowed_origins=home.settings.allowed_origins,
-            tls=tls_of(home.settings),
+            tls=tls_of(home.settings, most_sockets(self.limits.max_connections)),
         )
         self.links = WorkerLinks(self.engine, self.secret)
         self._local_port = LoopPort(asyncio.get_running_loop())
@@ -212,17 +211,3 @@ async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 1.0)
             await asyncio.to_thread(authority.keys.refresh)
         except SettingsError as error:
             log.warning("The key set could not be read again: %s", error, extra={"action": "auth.keys_kept"})
-
-
-def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """TLS when a certificate is set."""
-    if not settings.tls_certificate:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key or None)
-    except (OSError, ssl.SSLError) as error:
-        text = f"The setting 'tls_certificate' cannot be used: {error.strerror or error}"
-        raise SettingsError("E0101", text, fields={"setting": "tls_certificate"}) from error
-    return context

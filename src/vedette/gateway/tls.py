@@ -17,7 +17,11 @@ __all__ = ["BoundedTls", "tls_of"]
 
 
 class BoundedTls(ssl.SSLContext):
-    """A context for at most so many connections at a time, whether they have shaken hands or not."""
+    """A context for at most so many connections at a time, whether they have shaken hands or not.
+
+    It counts what is alive: uvloop, which servers run on, lets go of a connection that ends at once; asyncio's own loop
+    only when garbage is collected.
+    """
 
     most_connections: int
     _live: WeakSet[ssl.SSLObject]

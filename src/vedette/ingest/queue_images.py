@@ -22,7 +22,7 @@ __all__ = ["QueueImages"]
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.05
-PATIENCE = 20
+PATIENCE = 40
 MOST_UNWRITTEN = 50_000
 """Tasks; whoever adds more writes."""
 

@@ -77,6 +77,10 @@ class CollectionJournal(Protocol):
 
     def images(self, source: str, collection: str, keys: Collection[str]) -> dict[str, bytes]: ...
 
+    def forget_images(self, source: str) -> None:
+        """Nothing that is known of its documents is true any more, and nobody will look."""
+        ...
+
     def quarantine(self, item: Quarantined) -> None: ...
 
     def quarantined(self, source: str, limit: int = 100) -> list[Quarantined]:

@@ -213,6 +213,10 @@ class PostgresJournal:
             found = self._images(source, {ImageKey(collection, key) for key in keys})
         return {name.key: image for name, image in found.items()}
 
+    def forget_images(self, source: str) -> None:
+        with self._writing() as db:
+            db.execute("DELETE FROM images WHERE source = %s", (source,))
+
     def quarantine(self, item: Quarantined) -> None:
         with self._writing() as db:
             db.execute(

@@ -5,8 +5,9 @@
 
 A source that no longer has the changes after our place (E6105) makes its partitions *stale*: nothing more is delivered
 of them until a scan has been compared with the journal's last images and the difference appended. That is lossless for
-whoever follows a state: what happened in between is told as one change. With `on_gap: resync` there is no scan; the
-epoch changes, and clients are told to resync.
+whoever follows a state: what happened in between is told as one change. With `on_gap: resync` the epoch changes, too,
+and clients are told to resync; where nothing was scanned to begin with (`start: now`), nothing is now, and what is
+known of documents is forgotten.
 """
 
 from __future__ import annotations
@@ -207,13 +208,15 @@ def run_reader(
 ) -> None:
     """Keep a source read until `stop` is set. Transient errors are retried; what a person must mend is said."""
     buckets = TokenBucket.of(source.options, clock)
+    settled = False
     while not stop.is_set():
         try:
             pause = POLL_SECONDS if journal.source(source.name).paused else care.pause()
             if pause:
                 stop.wait(pause)
                 continue
-            events, size = _read(reader, journal, source)
+            events, size = _read(reader, journal, source, settled=settled)
+            settled = True
             care.succeeded()
             stop.wait(buckets.pause(events, size))
         except VedetteError as error:
@@ -225,12 +228,16 @@ def run_reader(
             stop.wait(care.failed(error))
 
 
-def _read(reader: SourceReader, journal: CollectionJournal, source: Source) -> tuple[int, int]:
+def _read(
+    reader: SourceReader, journal: CollectionJournal, source: Source, *, settled: bool
+) -> tuple[int, int]:
     """One look. Whatever is no error of ours is told as one: a reader must not die of a document."""
     try:
         if journal.token(source.name) is None:
             _begin(reader, journal, source)
         try:
+            if not settled:
+                _settle(journal, source)
             return reader.poll(POLL_SECONDS)
         except SourceError as error:
             if error.code != "E6105":
@@ -245,6 +252,17 @@ def _read(reader: SourceReader, journal: CollectionJournal, source: Source) -> t
         raise SourceError("E6104", text, fields={"source": source.name}) from problem
 
 
+def _settle(journal: CollectionJournal, source: Source) -> None:
+    """What a crash has left half done: a beginning whose last word is missing, or a gap that may not be bridged."""
+    reasons = {p.reason for p in journal.partitions(source.name) if p.state != "live"}
+    if reasons == {FIRST_SCAN}:
+        journal.mark(source.name, "live")  # the token is the last thing that a beginning writes
+    elif reasons:
+        raise SourceError(
+            "E6105", f"a gap was not bridged before the reader ended ({', '.join(sorted(reasons))})"
+        )
+
+
 def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> None:
     journal.mark(source.name, "catching-up", FIRST_SCAN)
     reader.begin(scan=source.options.get("start", "beginning") == "beginning")
@@ -254,11 +272,16 @@ def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> 
 def _bridge(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
     log.error("A source lost our place: %s", error, extra={"action": "source.stale", "source": source.name})
     journal.mark(source.name, "stale", error.text)
-    scan = source.options.get("on_gap", "scan") == "scan"
+    resync = source.options.get("on_gap", "scan") == "resync"
+    scan = not resync or source.options.get("start", "beginning") == "beginning"
     if scan:
         journal.mark(source.name, "catching-up", "a scan bridges the gap")
+    else:
+        journal.forget_images(
+            source.name
+        )  # they are of before the gap: who begins anew must not begin with them
     reader.begin(scan=scan)
-    journal.mark(source.name, "live", new_epoch=not scan)
+    journal.mark(source.name, "live", new_epoch=resync)
 
 
 def _let_go(reader: SourceReader, source: Source) -> None:

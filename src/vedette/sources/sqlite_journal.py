@@ -232,6 +232,10 @@ class SqliteJournal:
             found = self._images(db, source, {ImageKey(collection, key) for key in keys})
         return {name.key: image for name, image in found.items()}
 
+    def forget_images(self, source: str) -> None:
+        with self._writing() as db:
+            db.execute("DELETE FROM images WHERE source = ?", (source,))
+
     def quarantine(self, item: Quarantined) -> None:
         with self._writing() as db:
             db.execute(

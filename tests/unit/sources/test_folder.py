@@ -90,6 +90,24 @@ def test_what_happened_while_nobody_looked(place: Place) -> None:
     assert place.all_told() == []
 
 
+def test_what_is_noted_is_known_and_written_with_what_is_confirmed_next(place: Place) -> None:
+    place.write("a")
+    changes = place.folder.reconcile().changes
+    place.folder.announce(changes)
+    place.folder.note(changes)
+    assert place.folder.reconcile().changes == ()
+    place.seen.close()
+    place.restart()
+    changes = place.folder.reconcile().changes
+    assert [change.path for change in changes] == ["a"], "whoever died before tells it once more"
+    place.folder.note(changes)
+    place.folder.confirm(())
+    assert place.folder.unwritten == 0
+    place.seen.close()
+    place.restart()
+    assert place.all_told() == []
+
+
 def test_what_is_not_confirmed_is_told_again(place: Place) -> None:
     place.write("a")
     assert len(place.folder.reconcile().changes) == 1

@@ -18,12 +18,12 @@ import vedette
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
 from vedette.sources.graph_log import GraphLogReader
-from vedette.sources.images import decode_image
+from vedette.sources.images import decode_image, encode_image
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper, check_source
 from vedette.sources.rate import TokenBucket
 from vedette.sources.reader import QuickRetries, run_reader
-from vedette.sources.records import Source
+from vedette.sources.records import Source, SourceEvent
 from vedette.testing import ManualClock
 
 _NUMBERS = count()
@@ -174,7 +174,11 @@ class Scripted:
 
 @pytest.mark.parametrize(
     ("options", "begun", "epochs"),
-    [({}, [True, True], "same"), ({"on_gap": "resync", "start": "now"}, [False, False], "new")],
+    [
+        ({}, [True, True], "same"),
+        ({"on_gap": "resync"}, [True, True], "new"),
+        ({"on_gap": "resync", "start": "now"}, [False, False], "new"),
+    ],
 )
 def test_a_lost_place_is_bridged_or_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], begun: list[bool], epochs: str
@@ -192,11 +196,15 @@ def test_a_lost_place_is_bridged_or_said(
         mark(name, state, *more, **others)
 
     monkeypatch.setattr(journal, "mark", noting)
+    known = SourceEvent(event_id="1", collection="x::c", key="k", after=encode_image({}), time_ms=0)
+    journal.append("x", [known], None)
     reader = Scripted(journal, 1, SourceError("E6104", "away"), SourceError("E6105", "lost"), 2)
     run_reader(reader, journal, source, reader.stop, SystemClock(), QuickRetries(random.Random(1)))
     assert reader.begun == begun
     assert states[:2] == ["catching-up", "live"]
-    assert states[2:] == (["stale", "catching-up", "live"] if epochs == "same" else ["stale", "live"])
+    scanned = begun[-1]
+    assert states[2:] == (["stale", "catching-up", "live"] if scanned else ["stale", "live"])
+    assert bool(journal.image_keys("x", "x::c")) is scanned, "what nobody has compared is not known any more"
     assert ({p.epoch for p in journal.partitions()} == before) is (epochs == "same")
     journal.close()
 

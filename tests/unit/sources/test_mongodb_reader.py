@@ -206,8 +206,9 @@ def test_events_about_collections(kind: str, op: str | None):
     assert (change.op if change is not None else None) == op
 
 
-def test_a_document_that_was_gone_when_the_server_looked():
-    event = {"_id": TOKEN, "operationType": "update", "fullDocument": None, "documentKey": {"_id": 5}}
+@pytest.mark.parametrize("looked_up", [None, {}])
+def test_a_document_that_was_gone_when_the_server_looked(looked_up: dict[str, Any] | None):
+    event = {"_id": TOKEN, "operationType": "update", "fullDocument": looked_up, "documentKey": {"_id": 5}}
     change = read_event(event | {"clusterTime": bson.Timestamp(1, 1)})
     assert change is not None
     assert (change.key, change.after, change.raw_key) == ("5", None, 5)

@@ -15,7 +15,7 @@ from vedette.sources import keeper as keeping
 from vedette.sources.journal import CollectionJournal, open_journal
 from vedette.sources.keeper import SourceKeeper, check_source
 from vedette.sources.reader import CHUNK_BYTES, chunks, run_reader
-from vedette.sources.records import Source
+from vedette.sources.records import FIRST_SCAN, Source
 
 SOURCE = Source(name="x", kind="mongodb", address="")
 
@@ -78,10 +78,20 @@ def failing(error: Exception) -> Callable[[], None]:
 
 def test_a_gap_that_cannot_be_bridged_now_is_tried_again(journal: CollectionJournal):
     lost, down = failing(SourceError("E6105", "lost")), failing(SourceError("E6104", "down"))
-    reader, care = Steps(lost, down, lost, down, lost, lambda: None, lambda: None), Care()
+    reader, care = Steps(lost, down, down, lambda: None, lambda: None), Care()
     run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), care)
     assert care.failures == ["E6104", "E6104"]
     assert {partition.state for partition in journal.partitions()} == {"live"}
+
+
+@pytest.mark.parametrize(("reason", "begun"), [(FIRST_SCAN, 0), ("a scan bridges the gap", 1)])
+def test_a_reader_that_was_killed_on_the_way_to_live(journal: CollectionJournal, reason: str, begun: int):
+    """Its token is there, and the word that all is well is not: nothing would be delivered any more."""
+    journal.mark("x", "catching-up", reason)
+    reader = Steps(*[lambda: None] * (begun + 1))
+    run_reader(reader, journal, SOURCE, reader.stop, SystemClock(), Care())
+    assert {(p.state, p.reason) for p in journal.partitions()} == {("live", "")}
+    assert reader.steps == []
 
 
 def test_what_is_no_error_of_ours_is_told_as_one(journal: CollectionJournal):

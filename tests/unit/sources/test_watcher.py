@@ -13,7 +13,7 @@ import pytest
 
 from vedette.clock import SystemClock
 from vedette.sources.files import watcher
-from vedette.sources.files.folder import Folder
+from vedette.sources.files.folder import UNSETTLED_MS, Folder
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.stamps import ChangeKind, FileChange
@@ -186,6 +186,22 @@ def test_a_restart_tells_what_happened_meanwhile(setting: Setting) -> None:
     setting.start()
     setting.settle()
     assert setting.replica.files == {"kept", "new"}
+
+
+def test_what_was_taken_is_not_told_again_after_a_stop(setting: Setting) -> None:
+    """It is noted on disk when there is nothing else to do, and at the latest when it is stopped."""
+    for number in range(50):
+        (setting.root / str(number)).write_text("1")
+    setting.settle()
+    Event().wait(2 * UNSETTLED_MS / 1000)  # what was written just now is looked at once more
+    setting.watcher.request_rescan()
+    scans = setting.replica.scans
+    setting.replica.wait(lambda: setting.replica.scans > scans)
+    setting.stop()
+    told, scans = len(setting.replica.changes), setting.replica.scans
+    setting.start()
+    setting.replica.wait(lambda: setting.replica.scans > scans)
+    assert setting.replica.changes[told:] == []
 
 
 def test_a_root_that_goes_and_comes_back_deletes_nothing(setting: Setting) -> None:

@@ -104,7 +104,9 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     from vedette.gateway.auth import TokenAuthority, authority_of
     from vedette.gateway.limits import GatewayLimits
     from vedette.gateway.secret import directory_secret
-    from vedette.gateway.service import keep_keys_fresh, tls_of
+    from vedette.gateway.server import most_sockets
+    from vedette.gateway.service import keep_keys_fresh
+    from vedette.gateway.tls import tls_of
     from vedette.gateway.worker import GatewayWorker
     from vedette.settings import load_settings
 
@@ -115,15 +117,16 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
     async def main() -> None:
         stop = asyncio.Event()
         stop_asked(asyncio.get_running_loop(), stop)
+        limits = GatewayLimits.of(settings)
         worker = GatewayWorker(
             socket=socket,
             secret=directory_secret(directory),
             authority=authority,
-            limits=GatewayLimits.of(settings),
+            limits=limits,
             clock=clock,
             name=f"{role}:{port}",
             allowed_origins=settings.allowed_origins,
-            tls=tls_of(settings),
+            tls=tls_of(settings, most_sockets(limits.max_connections)),
         )
         keys = (
             asyncio.create_task(keep_keys_fresh(authority)) if isinstance(authority, TokenAuthority) else None

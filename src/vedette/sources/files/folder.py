@@ -29,7 +29,7 @@ UNSETTLED_MS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look found. Before the changes are told, `Folder.announce`; when they are safe, `Folder.confirm`."""
+    """What one look found. Before the changes are told, `Folder.announce`; when they are safe, `note` or `confirm`."""
 
     changes: tuple[FileChange, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +51,8 @@ class Folder:
         self._known = seen.known(watch_id)
         self._announced = False
         """Whether something is, and not confirmed."""
+        self._noted: list[FileChange] = []
+        """Known, and not yet written."""
         self._folders: Counter[str] = Counter()
         """Folders with something known below, and how much."""
         for path in self._known:
@@ -61,6 +63,11 @@ class Folder:
     def __len__(self) -> int:
         """Files that are known."""
         return len(self._known)
+
+    @property
+    def unwritten(self) -> int:
+        """Changes that are noted and not confirmed."""
+        return len(self._noted)
 
     def reconcile(self) -> Look:
         """Compare everything with what is known."""
@@ -101,7 +108,8 @@ class Folder:
         starts = _topmost(paths)
         if "" in starts:
             return self.reconcile()
-        self.confirm(())  # should telling have failed half-way, the table is to know what was announced
+        if not self._folders.keys().isdisjoint(starts):
+            self.confirm(())  # the table is asked for what is below a folder
         result, known = scan(self.root, self.selection, starts), dict[str, FileStamp]()
         for path in starts:
             if path in self._folders:
@@ -129,11 +137,15 @@ class Folder:
 
     def confirm(self, changes: Iterable[FileChange]) -> None:
         """These changes are safe elsewhere: from now on they are known. What else was announced stays unseen."""
+        self.note(changes)
+        if self._noted or self._announced:
+            self._seen.apply(self.watch_id, self._noted)
+            self._noted, self._announced = [], False
+
+    def note(self, changes: Iterable[FileChange]) -> None:
+        """The same, but written with what is confirmed next: whoever dies before tells them once more."""
         changes = list(changes)
-        if not changes and not self._announced:
-            return
-        self._seen.apply(self.watch_id, changes)
-        self._announced = False
+        self._noted += changes
         for change in changes:
             if change.old_path is not None:
                 self._forget(change.old_path)
@@ -259,16 +271,13 @@ def _below(path: str, root: str) -> str | None:
 
 def _topmost(paths: Iterable[str]) -> list[str]:
     """Without those that are below another: a look at a folder looks at all of it."""
-    kept: set[str] = set()
+    given = set(paths)
     covered: dict[str, bool] = {"": False}
-    """Folder ▸ whether it or one above it is kept: they come before all that is in them."""
-    for path in sorted(set(paths)):
-        folder = path.rpartition("/")[0]
+    """Folder ▸ whether it, or one above it, is among them."""
+    for folder in {path.rpartition("/")[0] for path in given}:
         for each in reversed(way_to(folder, covered)):
-            covered[each] = each in kept or covered[each.rpartition("/")[0]]
-        if not covered[folder]:
-            kept.add(path)
-    return sorted(kept)
+            covered[each] = each in given or covered[each.rpartition("/")[0]]
+    return sorted(path for path in given if not covered[path.rpartition("/")[0]])
 
 
 def _below_any(path: str, folders: Mapping[str, str]) -> bool:

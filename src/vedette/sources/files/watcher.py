@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 BURST = 1_000
 FEW = 500
 """Paths that are looked at together after some were not taken; twice as many each time that all are."""
+MOST_UNWRITTEN = 50_000
+"""Changes that were taken and are not yet noted on disk: that is done when there is nothing else to do."""
 LEFT_AT_ONCE = 1_000
 """Files that a rescan left, looked at together when nothing else is due."""
 SCAN_SHARE = 0.05
@@ -135,6 +137,7 @@ class FolderWatcher:
         while not self._stopping.is_set():
             try:
                 self._watch_once()
+                self._folder.confirm(())
             except Exception:
                 # A folder is never left unwatched in silence: the log says why, and it starts over with a scan.
                 log.exception(
@@ -231,6 +234,8 @@ class FolderWatcher:
             paths = self._pending.due(now, stretch, self._appetite) or self._some_left()
             if paths:
                 self._tell(self._folder.look(paths))
+                return True
+        self._folder.confirm(())  # a moment of rest
         return True
 
     def _some_left(self) -> list[str]:
@@ -274,7 +279,9 @@ class FolderWatcher:
         """What is not taken waits."""
         self._folder.announce(changes)
         taken = self._listener.take(changes)
-        self._folder.confirm(taken)
+        self._folder.note(taken)
+        if self._folder.unwritten > MOST_UNWRITTEN:
+            self._folder.confirm(())
         if len(taken) == len(changes):
             self._appetite, self._look_again_at = min(2 * self._appetite, MOST_PATHS), 0.0
             return

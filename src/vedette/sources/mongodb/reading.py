@@ -46,8 +46,9 @@ def read_event(event: Mapping[str, Any]) -> ChangeRead | None:
     if op is None and kind not in ("drop", "rename", "dropDatabase", "invalidate"):
         return None
     document, before = event.get("fullDocument"), event.get("fullDocumentBeforeChange")
-    owner = document if document is not None else event.get("documentKey") or {}
-    raw_key = owner.get("_id")
+    if document is not None and "_id" not in document:
+        document = None  # as another server than MongoDB says that it was gone when it looked
+    raw_key = (document or event.get("documentKey") or {}).get("_id")
     return ChangeRead(
         event_id=_token_text(event["_id"]),
         op=op or "drop",
