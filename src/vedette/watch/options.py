@@ -212,9 +212,9 @@ def _initial(option: WatchOption, evaluate: Evaluate) -> Initial:
             return Initial(value.word)
         if value.word == "since" and len(value.arguments) == 1:
             tick = evaluate(value.arguments[0].expression)
-            if type(tick) is int and tick >= 0:
+            if type(tick) is int and tick >= -1:
                 return Initial("since", tick)
-    raise refused(option.name, "allowed are full, none, since(tick) with a tick of at least 0")
+    raise refused(option.name, "allowed are full, none, since(tick) with a tick of at least -1")
 
 
 def _branching(option: WatchOption, evaluate: Evaluate) -> None:

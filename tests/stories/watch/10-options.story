@@ -98,7 +98,7 @@ added 2
 ! E8009 'ack_timeout'
 > WATCH t: Task [max_redeliveries: -1] RETURN t
 ! E8009 'max_redeliveries'
-> WATCH t: Task [initial: since(-1)] RETURN t
+> WATCH t: Task [initial: since(-2)] RETURN t
 ! E8009 'initial'
 > WATCH t: Task [initial: since("x")] RETURN t
 ! E8009 'initial'

@@ -60,3 +60,19 @@ def test_small_ones_are_bounded_by_their_number() -> None:
         for _ in range(20):
             session.execute("SPAWN t: Task")
         assert kept(db) == 5
+
+
+@pytest.mark.parametrize("commits", [0, 3])
+def test_since_goes_on_where_an_initial_ended(tmp_path: Path, commits: int) -> None:
+    """The tick of an `initial` is that of the next commit, too."""
+    for place in (":memory:", str(tmp_path / "data")):
+        with vedette.open(place) as db:
+            db.define("node Item { n: Int }")
+            session = db.session()
+            for n in range(commits):
+                session.execute("SPAWN i: Item { n = $n }", n=n)
+            (initial,) = session.watch("WATCH i: Item RETURN i.n").poll()
+            session.execute("SPAWN i: Item { n = 10 }")
+            session.execute("SPAWN i: Item { n = 11 }")
+            late = session.watch("WATCH i: Item [initial: since($tick)] RETURN i.n", tick=initial.tick - 1)
+            assert [dict(event.match or {})["i.n"] for event in late.poll()] == [10, 11]

@@ -368,6 +368,28 @@ def test_views_are_not_followed(shop: Shop, monkeypatch: pytest.MonkeyPatch):
     assert set(json.loads(shop.journal.token("shop") or "")) == {"orders"}
 
 
+def test_a_reader_that_was_killed_after_the_scan_of_a_new_collection(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+):
+    """Its documents are told, its place is not noted, and then it is dropped."""
+    reader = shop.reader()
+    reader.begin(scan=True)
+    drained(reader)
+    shop.db["lines"].insert_one({"_id": 1})
+    reader._look_again = 0.0
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reader, "_append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        reader.poll(0)
+    assert "shop::lines" in shop.journal.collections("default")
+    shop.db["lines"].drop()
+    drained(shop.reader())
+    assert shop.journal.collections("default") == ["shop::orders"]
+
+
 def test_a_collection_that_was_gone_while_nobody_looked(shop: Shop):
     shop.db["lines"].insert_one({"_id": 1})
     reader = shop.reader()

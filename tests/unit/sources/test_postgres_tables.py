@@ -174,6 +174,22 @@ def test_a_new_table_is_not_taken_up_while_somebody_writes_to_it(shop: Shop, mon
     assert set(shop.state("later")) == {"1", "2"}
 
 
+def test_a_reader_that_was_killed_before_the_scan_of_a_new_table(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    reader = begun(shop)
+    shop.db.execute("CREATE TABLE later (id int PRIMARY KEY)")
+    shop.db.execute("INSERT INTO later VALUES (1)")
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reader, "_take_up", killed)
+    with pytest.raises(KeyboardInterrupt):
+        looking(reader)
+    shop.db.execute("INSERT INTO later VALUES (2)")
+    looking(shop.reader())
+    assert set(shop.state("later")) == {"1", "2"}
+
+
 @pytest.mark.parametrize("busy", [True, False], ids=["rows", "idle"])
 @pytest.mark.parametrize(
     ("statement", "table", "key"),

@@ -102,10 +102,13 @@ class MongodbReader:
                 for name in names
             }
             if scan:
-                there = set(map(self._collection, names))
-                gone = set(self._journal.collections(self._source.tenant)) - there
-                append_scan(self._journal, self._source.name, (), gone, self._now())
+                self._forget_all_but(set(names))
         self._journal.append(self._source.name, [], json.dumps(self._places))
+
+    def _forget_all_but(self, names: set[str]) -> None:
+        """Documents of collections that are no more, nor followed, are gone."""
+        gone = set(self._journal.collections(self._source.tenant)) - set(map(self._collection, names))
+        append_scan(self._journal, self._source.name, (), gone, self._now())
 
     def _names(self) -> list[str]:
         """Views and time series have no change streams."""
@@ -186,9 +189,14 @@ class MongodbReader:
         now = self._clock.monotonic()
         if now >= self._look_again:
             self._look_again = now + NEW_COLLECTIONS_SECONDS
-            for name in self._names():
+            names = self._names()
+            for name in names:
                 if name not in self._places:
                     self._places[name] = self._begin_collection(name, scan=True)
+            if (
+                not self._streams
+            ):  # a reader may have been killed between the scan of a collection and noting its place
+                self._forget_all_but({*names, *self._places})
         for name in self._places:
             if name not in self._streams:
                 self._streams[name] = self._open_stream(self._database[name], self._places[name])

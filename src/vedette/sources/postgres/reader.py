@@ -335,6 +335,8 @@ class PostgresReader:
                 )
         except psycopg.errors.LockNotAvailable:
             return False
+        except psycopg.errors.DuplicateObject:
+            pass  # a reader that was killed before it had scanned the table
         return True
 
     def _take_up(self, place: Place, oids: list[int]) -> Place:
