@@ -15,6 +15,7 @@ from vedette.handshake.exclusions import Exclusion, excluding
 from vedette.handshake.health import admission
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
+from vedette.ingest.takers import OtherTakers
 from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
 from vedette.sources.files.stamps import ChangeKind, FileChange
 
@@ -80,13 +81,14 @@ class FolderFeed:
     ) -> tuple[list[FileChange], list[FileTask]]:
         """As many of the changes as there is room for, and their tasks."""
         exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
+        others = OtherTakers(self._tables, row.config, self._clock)
         depth = self._queue.depth()
         taken: list[FileChange] = []
         tasks: list[FileTask] = []
 
         def granted(block: Sequence[FileChange]) -> bool:
-            more = [task for change in block for task in _tasks(row, change, exclusions, now)]
-            if not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
+            more = [task for change in block for task in _tasks(row, change, exclusions, others, now)]
+            if more and not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
                 return False
             taken.extend(block)
             tasks.extend(more)
@@ -127,15 +129,20 @@ class FolderFeed:
 
 
 def _tasks(
-    row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion], now: datetime
+    row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion], others: OtherTakers, now: datetime
 ) -> Iterator[FileTask]:
-    """Of a move two: the old path goes, the new one comes. What is excluded has no chunks."""
+    """Of a move two: the old path goes, the new one comes. What is excluded has no chunks.
+
+    What another watch of the collection takes is not deleted: that watch tells when it goes.
+    """
     root = row.config.path.rstrip("/")
-    if change.old_path is not None:
-        yield _task(row, f"{root}/{change.old_path}", FileOperation.DELETE)
+    if change.old_path is not None and not others.keep(old := f"{root}/{change.old_path}"):
+        yield _task(row, old, FileOperation.DELETE)
     path = f"{root}/{change.path}"
     left = bool(exclusions) and excluding(exclusions, path, now) is not None
-    yield _task(row, path, FileOperation.DELETE if left else _OPERATIONS[change.kind])
+    operation = FileOperation.DELETE if left else _OPERATIONS[change.kind]
+    if operation is not FileOperation.DELETE or not others.keep(path):
+        yield _task(row, path, operation)
 
 
 def _task(row: WatchRow, path: str, operation: FileOperation) -> FileTask:

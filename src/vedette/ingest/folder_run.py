@@ -18,9 +18,9 @@ from vedette.handshake.failures import Charge, Failure
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
 from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion, OutcomeStatus
+from vedette.ingest.takers import OtherTakers, selection_of
 from vedette.sources.files.folder import Folder, Look
 from vedette.sources.files.seen import SeenFiles
-from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.stamps import ChangeKind, FileChange
 
 __all__ = ["FolderRun", "RunReport", "folder_of"]
@@ -46,10 +46,7 @@ class RunReport:
 
 def folder_of(row: WatchRow, seen: SeenFiles, clock: Clock) -> Folder:
     """The folder that a watch is about."""
-    config = row.config
-    depth = config.recursive_depth if config.recursive else 0
-    selection = FolderSelection(patterns=config.patterns, ignore_patterns=config.ignore_patterns, depth=depth)
-    return Folder(config.watch_id, Path(config.path), selection, seen, clock)
+    return Folder(row.watch_id, Path(row.config.path), selection_of(row.config), seen, clock)
 
 
 class FolderRun:
@@ -97,10 +94,11 @@ class FolderRun:
         exclusions = self._tables.exclusions(self._row.watch_id)
         now = self._clock.now()
         left = {change for change in batch if excluding(exclusions, self._absolute(change.path), now)}
+        others = OtherTakers(self._tables, self._row.config, self._clock)
         files: list[FileToIngest] = []
         owners: list[FileChange] = []
         for change in batch:
-            for file in self._files(change, excluded=change in left):
+            for file in self._files(change, others, excluded=change in left):
                 files.append(file)
                 owners.append(change)
         self._folder.announce(batch)
@@ -110,14 +108,14 @@ class FolderRun:
         self._folder.confirm(change for change in batch if change not in again)
         return _added(report, outcomes, len(left))
 
-    def _files(self, change: FileChange, *, excluded: bool) -> Iterator[FileToIngest]:
+    def _files(self, change: FileChange, others: OtherTakers, *, excluded: bool) -> Iterator[FileToIngest]:
         """What a change asks for: of a move, that the old path goes and the new one comes."""
-        if change.old_path is not None:
+        if change.old_path is not None and not others.keep(self._absolute(change.old_path)):
             yield self._file(change.old_path, delete=True)
-        if change.kind is ChangeKind.DELETED or excluded:  # what is excluded has no chunks
-            yield self._file(change.path, delete=True)
-        else:
+        if change.kind is not ChangeKind.DELETED and not excluded:
             yield self._file(change.path, delete=False)
+        elif not others.keep(self._absolute(change.path)):  # what is excluded has no chunks
+            yield self._file(change.path, delete=True)
 
     def _file(self, path: str, *, delete: bool) -> FileToIngest:
         config = self._row.config

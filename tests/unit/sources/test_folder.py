@@ -34,7 +34,7 @@ class Place:
         self.restart()
 
     def restart(self) -> None:
-        self.seen = SeenFiles(self.base / "folders.db")
+        self.seen = SeenFiles(self.base / "data" / "folders.db")
         self.folder = Folder("w", self.root, self.selection, self.seen, SystemClock())
 
     def write(self, path: str, text: str = "x") -> None:
@@ -88,6 +88,38 @@ def test_what_happened_while_nobody_looked(place: Place) -> None:
         "created new",
     ]
     assert place.all_told() == []
+
+
+def test_the_data_directory_is_never_looked_into(tmp_path: Path) -> None:
+    """By whatever name it is reached: closing a file of it would drop the locks that SQLite has on it."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    data = outside / "data"
+    for folder in (root, data / "vectors"):
+        folder.mkdir(parents=True)
+    for file in (root / "a", outside / "b", data / "c", data / "vectors" / "d"):
+        file.write_text("x")
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    (root / "to the data").symlink_to(data)
+    (root / "to what is in it").symlink_to(data / "vectors")
+    (root / "to a file of it").symlink_to(data / "c")
+    (root / "around it").symlink_to(outside)
+    seen = SeenFiles(data / "folders.db")
+    names = ["to the data", "to what is in it", "to a file of it", "around it/data", "around it/data/vectors/d"]
+
+    def found(folder: Path, names: list[str]) -> set[str]:
+        made = Folder("w", folder, FolderSelection(), seen, SystemClock())
+        asked = {change.path for name in names for change in made.look([name]).changes}
+        changes = made.reconcile().changes
+        assert asked <= {change.path for change in changes}, "a look and a scan agree"
+        made.confirm(changes)
+        assert made.rescan({"data", "around it/data"}).changes == ()
+        seen.forget("w")
+        return {change.path for change in changes}
+
+    assert found(root, names) == {"a", "around it/b"}
+    assert found(outside, ["data", "data/c"]) == {"b"}, "below the watched folder"
+    assert found(data, ["c", "vectors/d"]) == set(), "the watched folder itself"
+    seen.close()
 
 
 def test_what_is_noted_is_known_and_written_with_what_is_confirmed_next(place: Place) -> None:
@@ -215,7 +247,7 @@ def test_a_file_in_place_of_the_root(place: Place) -> None:
 def on_another_disk(place: Place, below: str) -> None:
     """As if what is known below had been seen on a disk that is not mounted now."""
     place.seen.close()
-    with sqlite3.connect(place.base / "folders.db") as db:
+    with sqlite3.connect(place.seen.directory / "folders.db") as db:
         db.execute("UPDATE seen_files SET device = '999999' WHERE path LIKE ? || '%'", (below,))
     db.close()
     place.restart()

@@ -82,7 +82,7 @@ class Folder:
         down, began = self._root_problem(), self._now_ms()
         if down is not None:
             return Look(down=down)
-        result = rescan(self.root, self.selection, self._listed, heard)
+        result = rescan(self.root, self.selection, self._listed, heard, self._seen.directory)
         if "" in result.unreadable:
             return Look(down=f"{self.root} may not be read: {result.unreadable['']}")
         self._remember(result, began)
@@ -110,7 +110,8 @@ class Folder:
             return self.reconcile()
         if not self._folders.keys().isdisjoint(starts):
             self.confirm(())  # the table is asked for what is below a folder
-        result, known = scan(self.root, self.selection, starts), dict[str, FileStamp]()
+        result = scan(self.root, self.selection, starts, self._seen.directory)
+        known = dict[str, FileStamp]()
         for path in starts:
             if path in self._folders:
                 known.update(self._seen.known_below(self.watch_id, path))

@@ -6,6 +6,9 @@ folder moves its mtime. What was written in place does not.
 Links. A link to a file or folder inside the root is left out: that is there under its own name. A link to a folder
 outside is followed, but links inside of that are not, so that no loop and no explosion is possible. Only regular files
 are taken: opening a named pipe would wait for ever.
+
+Vedette's own data directory is never looked into, by whatever name or link it is reached. Reading its tables as files
+would be worse than noise: to close a file drops the locks that SQLite has on it in this process.
 """
 
 from __future__ import annotations
@@ -64,9 +67,14 @@ class Listing:
     """Those in it that are entered."""
 
 
-def scan(root: Path, selection: FolderSelection, starts: Iterable[str] = ("",)) -> Scan:
-    """Everything at and below the starts, paths relative to the root. A start that is not there adds nothing."""
-    result, way = Scan(), _Way(root, selection)
+def scan(
+    root: Path, selection: FolderSelection, starts: Iterable[str] = ("",), never: Path | None = None
+) -> Scan:
+    """Everything at and below the starts, paths relative to the root. A start that is not there adds nothing.
+
+    `never`: a folder of which nothing is taken.
+    """
+    result, way = Scan(), _Way(root, selection, never)
     for start in starts:
         waiting = [_Folder("", False)] if start == "" else _entered(way, start, result)
         while waiting:
@@ -75,10 +83,14 @@ def scan(root: Path, selection: FolderSelection, starts: Iterable[str] = ("",)) 
 
 
 def rescan(
-    root: Path, selection: FolderSelection, listed: Mapping[str, Listing], heard: Collection[str]
+    root: Path,
+    selection: FolderSelection,
+    listed: Mapping[str, Listing],
+    heard: Collection[str],
+    never: Path | None = None,
 ) -> Scan:
     """Everything but the files of folders that are as they were `listed`, and of which nothing was heard."""
-    result, way = Scan(), _Way(root, selection)
+    result, way = Scan(), _Way(root, selection, never)
     waiting = [(_Folder("", False), True)]
     while waiting:
         folder, same = waiting.pop()
@@ -110,9 +122,12 @@ def way_to(folder: str, known: Collection[str]) -> list[str]:
 class _Way:
     """Whether a folder is entered, from the root on; asked once for each, however many files are looked at in it."""
 
-    def __init__(self, root: Path, selection: FolderSelection) -> None:
+    def __init__(self, root: Path, selection: FolderSelection, never: Path | None) -> None:
         self.root, self.real_root, self.selection = str(root), os.path.realpath(root), selection
-        self._through_link: dict[str, bool | None] = {"": False}
+        self._real_never = None if never is None else os.path.realpath(never)
+        self._never = None if never is None else _identity(never)
+        is_never = self._never is not None and _identity(root) == self._never
+        self._through_link: dict[str, bool | None] = {"": None if is_never else False}
 
     def into(self, folder: str) -> bool | None:
         """Whether a link leads there; None when nothing of it is taken."""
@@ -124,15 +139,26 @@ class _Way:
 
     def past_link(self, path: str, through_link: bool) -> bool | None:
         """The same of a link; `through_link`: of the folder that it is in."""
-        inside = _inside(os.path.realpath(f"{self.root}/{path}"), self.real_root)
-        return None if through_link or inside else True
+        return None if through_link or self.leads_nowhere(f"{self.root}/{path}") else True
+
+    def leads_nowhere(self, link: str) -> bool:
+        """Whether what is behind a link has a name of its own below the root, or is never taken."""
+        target = os.path.realpath(link)
+        never = self._real_never is not None and f"{target}/".startswith(f"{self._real_never}/")
+        return never or _inside(target, self.real_root)
+
+    def is_never(self, device: int, inode: int) -> bool:
+        """Whether this is the folder of which nothing is taken, whatever it is called here."""
+        return (device, inode) == self._never
 
     def _past(self, folder: str, through_link: bool) -> bool | None:
         try:
-            is_link = stat.S_ISLNK(os.lstat(f"{self.root}/{folder}").st_mode)
+            status = os.lstat(f"{self.root}/{folder}")
         except OSError:
-            is_link = False  # looking at it says what is wrong
-        return self.past_link(folder, through_link) if is_link else through_link
+            return through_link  # looking at it says what is wrong
+        if stat.S_ISLNK(status.st_mode):
+            return self.past_link(folder, through_link)
+        return None if self.is_never(status.st_dev, status.st_ino) else through_link
 
 
 def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
@@ -161,6 +187,8 @@ def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
 def _look_into(way: _Way, folder: _Folder, result: Scan) -> list[_Folder]:
     """Note the files of one folder; the folders in it that are entered."""
     stamp = _folder_stamp(way, folder)
+    if stamp is not None and way.is_never(stamp.device, stamp.inode):
+        return []
     try:
         with os.scandir(f"{way.root}/{folder.path}") as entries:
             listed = list(entries)
@@ -184,7 +212,7 @@ def _look_at(way: _Way, folder: _Folder, entry: os.DirEntry[str], result: Scan) 
         link = entry.is_symlink()
         if link and (folder.through_link and entry.is_dir()):
             return None
-        if link and _inside(os.path.realpath(entry.path), way.real_root):
+        if link and way.leads_nowhere(entry.path):
             return None
         if entry.is_dir():
             return _Folder(path, folder.through_link or link) if way.selection.enters(path) else None
@@ -202,6 +230,14 @@ def _folder_stamp(way: _Way, folder: _Folder) -> FolderStamp | None:
     except OSError:
         return None
     return FolderStamp(status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _note_problem(path: str, error: OSError, result: Scan) -> None:

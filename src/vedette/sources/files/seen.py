@@ -64,6 +64,8 @@ class SeenFiles:
     """For all watches of a data directory. Each watch has one folder that writes."""
 
     def __init__(self, path: Path) -> None:
+        self.directory = path.parent
+        """The data directory."""
         self._file = SharedFile(path, _APPLICATION_ID, _MIGRATIONS)
 
     def known(self, watch_id: str) -> dict[str, FileStamp]:

@@ -8,9 +8,9 @@ matches too. `*` and `?` stay within a name, `**` does not.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from vedette.sources.files.globs import Glob, Globs
 
 __all__ = ["ANY_DEPTH", "FolderSelection"]
 
@@ -28,75 +28,33 @@ class FolderSelection:
     ignore_patterns: tuple[str, ...] = ()
     depth: int = ANY_DEPTH
     """Folders below the root that are entered; 0 is the root alone."""
-    _taken: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
-    _ignored: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+    _taken: Globs = field(init=False, repr=False, compare=False)
+    _ignored: Globs = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_taken", _any_of(map(_taking, self.patterns)))
-        object.__setattr__(self, "_ignored", _any_of(map(_ignoring, self.ignore_patterns)))
+        object.__setattr__(self, "_taken", Globs(map(_taking, self.patterns)))
+        object.__setattr__(self, "_ignored", Globs(map(_ignoring, self.ignore_patterns)))
 
     def wants(self, path: str) -> bool:
         """Whether this file is taken."""
         if self.depth != ANY_DEPTH and path.count("/") > self.depth:
             return False
-        if self._ignored is not None and self._ignored.fullmatch(path):
+        if self.ignore_patterns and self._ignored.match(path):
             return False
-        return self._taken is None or self._taken.fullmatch(path) is not None
+        return not self.patterns or self._taken.match(path)
 
     def enters(self, folder: str) -> bool:
         """Whether anything below this folder could be taken."""
         if self.depth != ANY_DEPTH and folder.count("/") + 1 > self.depth:
             return False
-        ignored = self._ignored
-        return ignored is None or not all(ignored.fullmatch(f"{folder}/{probe}") for probe in _PROBES)
+        if not self.ignore_patterns:
+            return True
+        return not all(self._ignored.match(f"{folder}/{probe}") for probe in _PROBES)
 
 
-def _any_of(globs: Iterable[str]) -> re.Pattern[str] | None:
-    """One expression for all of them; None for none."""
-    text = "|".join(globs)
-    return re.compile(text, re.DOTALL) if text else None
+def _taking(glob: str) -> Glob:
+    return Glob(glob, below=glob.strip("/").count("/") > 0)
 
 
-def _taking(glob: str) -> str:
-    return _expression(glob, below=glob.strip("/").count("/") > 0)
-
-
-def _ignoring(glob: str) -> str:
-    return _expression(glob, below=True)
-
-
-def _expression(glob: str, *, below: bool) -> str:
-    start = "" if glob.startswith("/") else r"(?:.*/)?"
-    end = r"(?:/.*)?" if below else ""
-    return f"(?:{start}{_translated(glob.strip('/'))}{end})"
-
-
-def _translated(glob: str) -> str:
-    parts: list[str] = []
-    position = 0
-    while position < len(glob):
-        for token, meaning in (("**/", "(?:.*/)?"), ("**", ".*"), ("*", "[^/]*"), ("?", "[^/]")):
-            if glob.startswith(token, position):
-                parts.append(meaning)
-                position += len(token)
-                break
-        else:
-            text, position = _one(glob, position)
-            parts.append(text)
-    return "".join(parts)
-
-
-def _one(glob: str, position: int) -> tuple[str, int]:
-    """A character, or a set of them in brackets; a bracket that is not closed stands for itself."""
-    end = glob.find("]", position + 2) if glob[position] == "[" else -1
-    if end < 0:
-        return re.escape(glob[position]), position + 1
-    inner = glob[position + 1 : end]
-    negated = inner[0] in "!^"
-    members = inner[1:] if negated else inner
-    escaped = re.sub(r"([\\\[\]&~|^])", r"\\\1", members)
-    try:
-        re.compile(f"[{escaped}]")
-    except re.error:  # such as [z-a]
-        return re.escape(glob[position]), position + 1
-    return f"[{'^/' if negated else ''}{escaped}]", end + 1
+def _ignoring(glob: str) -> Glob:
+    return Glob(glob, below=True)
