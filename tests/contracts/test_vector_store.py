@@ -7,7 +7,9 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from qdrant_client.http.exceptions import UnexpectedResponse
 
 from tests.qdrant_server import qdrant_server
 from vedette.errors import IngestError
@@ -164,3 +166,32 @@ def test_a_server_that_is_not_there_is_e4521() -> None:
     with pytest.raises(IngestError, match=r"E4521.*is the server running"):
         store.prepare("docs", 32)
     store.close()
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 500, 503])
+def test_only_what_a_server_looked_at_and_refused_is_e4523(status: int) -> None:
+    """The rest is the server's own trouble, and the queue waits for it to end."""
+    store = QdrantVectors("http://127.0.0.1:9")
+
+    def answered(*_: object) -> bool:
+        raise UnexpectedResponse(status, "no", b"", httpx.Headers())
+
+    store._client.collection_exists = answered
+    with pytest.raises(IngestError, match="E4523" if status in (400, 413, 422) else "E4521"):
+        store.prepare("docs", 32)
+    store.close()
+
+
+def test_a_name_that_a_folder_does_not_take_is_e4523(tmp_path: Path) -> None:
+    store = QdrantVectors(tmp_path)
+    with pytest.raises(IngestError, match=r"E4523.*x/y.*another name"):
+        store.prepare("x/y", 32)
+    store.close()
+
+
+def test_what_is_wrong_with_a_folder_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_text("{")
+    with pytest.raises(IngestError, match=r"E4521.*damaged"):
+        QdrantVectors(tmp_path)
+    with pytest.raises(IngestError, match=r"E4521.*room on its disk"):
+        QdrantVectors(tmp_path / "meta.json" / "below")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,6 +10,8 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from typing import Any
+
+import pytest
 
 import vedette
 from vedette.pipeline.ingest_frames import DeliveredChange
@@ -20,7 +23,23 @@ from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionReq
 from vedette.testing.ingest import IngestReceiver
 
 
-def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(spark: Any, tmp_path: Path):
+class FullOnce:
+    """The compactor, on a disk that is full at first."""
+
+    def __init__(self, compactor: Any) -> None:
+        self._compactor = compactor
+        self._full = True
+
+    def publish(self) -> Any:
+        if self._full:
+            self._full = False
+            raise OSError(errno.ENOSPC, "no space left")
+        return self._compactor.publish()
+
+
+def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     receiver = IngestReceiver(tmp_path / "in", secret="s")
     registry = SubscriptionRegistry(tmp_path)
     registry.join("g1", receiver.address, 3600)
@@ -33,6 +52,7 @@ def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(spark: Any, tmp_p
         journal = open_journal(tmp_path)
         journal.add_source(Source(name="board", kind="graph", address=str(graph_file(tmp_path / "graph"))))
         service = PipelineService(tmp_path, secret="s", session=spark)
+        monkeypatch.setattr(service, "_compactor", FullOnce(service._compactor))
         thread = Thread(target=service.run, args=(stop,))
         thread.start()
         try:

@@ -46,7 +46,7 @@ def daemon(
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("vedette").setLevel(logging.WARNING if supervised else logging.INFO)
-    directory = directory_at(data)
+    directory = directory_at(data, make=True)
     if supervised:
         _stop_with_the_supervisor()
     restarts = Restarts(first_seconds=1.0, cap_seconds=30.0)

@@ -58,12 +58,17 @@ WatchArgument: TypeAlias = Annotated[
 ]
 
 
-def directory_at(data: str) -> Path:
-    """The data directory; the tables of folders need one."""
+def directory_at(data: str, *, make: bool = False) -> Path:
+    """The data directory; the tables of folders need one. Without `make` it has to be there already."""
     directory = directory_of(data)
     if directory is None:
         raise CommandFailed(
             f"{data} is no folder. Watches of folders live in a data directory: name one with --data."
+        )
+    if not make and not directory.is_dir():
+        raise CommandFailed(
+            f"There is no data directory {directory}. --data names another; `wqm watch add FOLDER --collection NAME` "
+            "makes one."
         )
     return directory
 
@@ -81,11 +86,11 @@ def clock_of() -> Clock:
 
 
 @contextmanager
-def open_tables(data: str) -> Iterator[HandshakeTables]:
+def open_tables(data: str, *, make: bool = False) -> Iterator[HandshakeTables]:
     """The handshake's tables; a daemon that runs sees what is written at once."""
     from vedette.handshake.tables.tuning import Tuning
 
-    directory = directory_at(data)
+    directory = directory_at(data, make=make)
     with Tuning.at(directory).open(directory, clock_of()) as tables:
         yield tables
 
@@ -124,7 +129,10 @@ def daemon_link(directory: Path) -> DaemonLink:
 def found_watch(tables: HandshakeTables, named: str) -> WatchRow:
     """By its id or its path; the path may be relative, as the shell completes it."""
     from vedette.errors import FolderError
+    from vedette.handshake.configs import is_text
 
+    if not is_text(named):
+        raise CommandFailed(f"No watch is called {named!r}: names are UTF-8. `wqm watch list` shows all.")
     try:
         return tables.find_watch(named)
     except FolderError:

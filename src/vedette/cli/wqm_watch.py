@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
-from datetime import timedelta
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 
 from vedette.cli.failure import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm_exclusions import exclusions
 from vedette.cli.wqm_health import errors, health, reset_errors
 from vedette.cli.wqm_place import (
     ForceOption,
@@ -38,6 +40,7 @@ __all__ = ["watch_app"]
 watch_app = typer.Typer(help="The folders that are watched.", no_args_is_help=True, rich_markup_mode=None)
 watch_app.command()(health)
 watch_app.command()(errors)
+watch_app.command()(exclusions)
 watch_app.command("reset-errors")(reset_errors)
 watch_app.command()(sync)
 
@@ -87,15 +90,20 @@ def add(
     """
     from vedette.handshake.configs import WatchFolderConfig, WatchType
 
-    folder = path.expanduser().resolve()
+    folder, directory = path.expanduser().resolve(), directory_at(data, make=True)
     if not folder.is_dir():
         raise CommandFailed(f"{folder} is no folder. Check the path.")
+    if folder.is_relative_to(directory.resolve()):
+        raise CommandFailed(
+            f"{folder} is Vedette's own data directory, or in it. Watch another folder, or keep the data elsewhere "
+            "with --data."
+        )
     chosen = _given(pattern, ignore, auto, recursive, depth, debounce, priority, None)
     if library is not None:
         chosen.update(watch_type=WatchType.LIBRARY, library_name=library)
-    watch_id = id or f"watch_{hashlib.sha256(f'{collection}:{folder}'.encode()).hexdigest()[:8]}"
+    watch_id = id or f"watch_{hashlib.sha256(os.fsencode(f'{collection}:{folder}')).hexdigest()[:8]}"
     config = WatchFolderConfig(watch_id=watch_id, path=str(folder), collection=collection, **chosen)
-    with open_tables(data) as tables:
+    with open_tables(data, make=True) as tables:
         tables.add_watch(config)
     print(f"watching {folder} as {watch_id}")
 
@@ -111,7 +119,8 @@ def update(
     depth: DepthOption = None,
     debounce: DebounceOption = None,
     collection: Annotated[
-        str | None, typer.Option("--collection", "-c", help="From now on its text goes there.")
+        str | None,
+        typer.Option("--collection", "-c", help="Where its text goes; while nothing of it is stored."),
     ] = None,
     data: DataOption = DEFAULT_DATA,
 ) -> None:
@@ -120,7 +129,10 @@ def update(
     if not chosen:
         raise CommandFailed("Nothing to change: name at least one option.")
     with open_tables(data) as tables:
-        watch_id = found_watch(tables, watch).watch_id
+        row = found_watch(tables, watch)
+        watch_id = row.watch_id
+        if collection not in (None, row.config.collection):
+            _refuse_to_move(row, directory_at(data))
         if tables.update_watch(watch_id, **chosen).config.auto_ingest:
             tables.request_rescan(watch_id)
     print(f"{watch_id}: {', '.join(f'{name} = {_plain(value)}' for name, value in chosen.items())}")
@@ -234,70 +246,11 @@ def remove(
             name = row.watch_id.removeprefix("source:")
             raise CommandFailed(f"{row.watch_id} is no folder: `vedette source remove {name}` removes it.")
         confirm(f"Stop watching {row.config.path} ({row.watch_id})?", force=force)
-        seen = SeenFiles(directory / FILE_NAME)
-        try:
+        with closing(SeenFiles(directory / FILE_NAME)) as seen:
             known = set() if keep_chunks else set(seen.known(row.watch_id))
             removed = _removed(directory, row, known, tables)
             seen.forget(row.watch_id)
-        finally:
-            seen.close()
     print(f"{row.watch_id} is removed{f', with the text of {removed} files' if removed else ''}")
-
-
-@watch_app.command()
-def exclusions(
-    watch: WatchArgument,
-    add: Annotated[
-        str | None, typer.Option("--add", metavar="PATH|GLOB", help="Leave this alone from now on.")
-    ] = None,
-    type: Annotated[
-        str, typer.Option("--type", help="Of the added one: file, pattern or directory.")
-    ] = "file",
-    hours: Annotated[
-        float | None, typer.Option("--hours", help="How long the added one holds; without, for ever.")
-    ] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Why.")] = "by hand",
-    remove: Annotated[
-        str | None, typer.Option("--remove", metavar="PATH|GLOB", help="Take this one up again.")
-    ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Those that have ended, too.")] = False,
-    data: DataOption = DEFAULT_DATA,
-    format: FormatOption = Format.TABLE,
-) -> None:
-    """Show what of a watch is left alone, and why; add to it or take from it.
-
-    A file that failed five times in a row is here by itself. It stays, also when it changes, until it is removed.
-    """
-    from vedette.cli.wqm_records import exclusion_record
-    from vedette.handshake.exclusions import Exclusion, ExclusionType
-
-    with open_tables(data) as tables:
-        watch_id = found_watch(tables, watch).watch_id
-        if add is not None:
-            if type not in set(ExclusionType):
-                raise CommandFailed(f"There is no type {type!r}. Known are {', '.join(ExclusionType)}.")
-            now = clock_of().now()
-            made = Exclusion(
-                type=ExclusionType(type),
-                value=add if type == ExclusionType.PATTERN else str(Path(add).expanduser().absolute()),
-                reason=reason,
-                error_count=0,
-                created_at=now,
-                expires_at=None if hours is None else now + timedelta(hours=hours),
-                is_permanent=hours is None,
-            )
-            tables.exclude(watch_id, made)
-        if remove is not None:
-            named = dict.fromkeys((remove, str(Path(remove).expanduser().absolute())))
-            lifted = [each for value in named for each in tables.lift_exclusion(watch_id, value)]
-            if not lifted:
-                raise CommandFailed(
-                    f"{watch_id} has no exclusion {remove}. Without --remove they are listed."
-                )
-            tables.request_rescan(watch_id)
-        records = [exclusion_record(each) for each in tables.exclusions(watch_id, also_expired=all)]
-    columns = ["type", "value", "reason", "error_count", "expires_at", "is_permanent"]
-    show(records, columns, format, empty="Nothing is excluded.")
 
 
 def _given(
@@ -328,21 +281,30 @@ def _plain(value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value).lower()
 
 
+def _refuse_to_move(row: WatchRow, directory: Path) -> None:
+    """What is stored would stay in the old collection, where nobody looks after it any more."""
+    from vedette.sources.files.seen import FILE_NAME, SeenFiles
+
+    with closing(SeenFiles(directory / FILE_NAME)) as seen:
+        files = len(seen.known(row.watch_id))
+    if files:
+        raise CommandFailed(
+            f"{row.watch_id} has taken up {files:,} files into {row.config.collection}, and they are not moved. "
+            f"`wqm watch remove {row.watch_id}` takes their text out; then add the folder with the other collection."
+        )
+
+
 def _removed(directory: Path, row: WatchRow, known: set[str], tables: HandshakeTables) -> int:
     """Remove a watch, and the chunks of its known files that no other watch puts there; how many files.
 
     Beside a daemon the watch goes first, so that nothing comes back while its text is removed. Without one the text
     goes first: whoever is interrupted can begin again.
     """
-    root = row.config.path.rstrip("/")
-    others = [
-        f"{other.config.path.rstrip('/')}/"
-        for other in tables.watches()
-        if other.watch_id != row.watch_id and other.config.collection == row.config.collection
-    ]
-    paths = [path for path in (f"{root}/{name}" for name in known) if not path.startswith(tuple(others))]
+    from vedette.ingest.takers import OtherTakers
     from vedette.ingest.vectors import remove_files
 
+    root, others = row.config.path.rstrip("/"), OtherTakers(tables, row.config, clock_of())
+    paths = [path for path in (f"{root}/{name}" for name in known) if not others.take(path)]
     link = daemon_link(directory)
     if link.is_there():
         tables.remove_watch(row.watch_id)

@@ -24,12 +24,17 @@ __all__ = [
     "PatternConfig",
     "WatchFolderConfig",
     "WatchType",
+    "is_text",
+    "refuse_collection",
     "refuse_unless",
 ]
 
 HIGHEST_PRIORITY = 10
 UNLIMITED_DEPTH = -1
 """`recursive_depth` of a watch that goes down as far as there are folders."""
+_FORBIDDEN = frozenset('/\\<>:"|?*')
+"""In the name of a collection: it is the name of a folder, and Qdrant's server takes none of these."""
+_NAME_BYTES = 255
 
 
 def refuse_unless(holds: bool, field_name: str, value: object, expected: str) -> None:
@@ -59,6 +64,20 @@ def _rising(record: Any, *names: str) -> None:
     for low, high in pairwise(names):
         smaller, larger = getattr(record, low), getattr(record, high)
         refuse_unless(smaller < larger, high, larger, f"greater than '{low}', which is {smaller!r}")
+
+
+def refuse_collection(name: str) -> None:
+    """E4502 unless a vector store takes a collection of this name, in a folder or on a server."""
+    usable = name not in (".", "..") and name.isprintable() and _FORBIDDEN.isdisjoint(name)
+    usable = usable and len(name.encode()) <= _NAME_BYTES
+    refuse_unless(
+        usable, "collection", name, f"at most {_NAME_BYTES} bytes, without {' '.join(sorted(_FORBIDDEN))}"
+    )
+
+
+def is_text(value: str) -> bool:
+    """Not so a path that is not UTF-8, as Python passes it on."""
+    return all(not 0xD800 <= ord(each) < 0xE000 for each in value)
 
 
 def _is_number(value: object) -> bool:
@@ -104,12 +123,13 @@ class WatchFolderConfig:
             refuse_unless(
                 isinstance(value, str) and value.strip() != "", name, value, "a text that is not empty"
             )
+            refuse_unless(is_text(value), name, value, "a text in UTF-8")
         absolute = self.watch_type == WatchType.SOURCE or self.path.startswith("/")
         refuse_unless(absolute, "path", self.path, "an absolute path")
         for name in ("patterns", "ignore_patterns"):
             globs = getattr(self, name)
             texts = isinstance(globs, list | tuple) and all(isinstance(each, str) and each for each in globs)
-            refuse_unless(texts, name, globs, "globs that are not empty")
+            refuse_unless(texts and all(map(is_text, globs)), name, globs, "globs that are not empty")
             object.__setattr__(self, name, tuple(globs))  # a list is as good, and is the seed's own example
         _whole(self, "recursive_depth", low=UNLIMITED_DEPTH)
         known = self.watch_type in set(WatchType)

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from vedette.handshake.configs import refuse_unless
+from vedette.handshake.configs import is_text, refuse_unless
 from vedette.handshake.patterns import ErrorPattern, PatternType
 
 __all__ = ["Exclusion", "ExclusionType", "excluding", "exclusion_for"]
@@ -41,7 +41,8 @@ class Exclusion:
     is_permanent: bool = False
 
     def __post_init__(self) -> None:
-        refuse_unless(bool(self.value.strip()), "exclusion", self.value, "a path or a glob")
+        usable = bool(self.value.strip()) and is_text(self.value)
+        refuse_unless(usable, "exclusion", self.value, "a path or a glob, in UTF-8")
         refuse_unless(bool(self.reason.strip()), "reason", self.reason, "a text that is not empty")
         ends = self.expires_at is not None
         refuse_unless(

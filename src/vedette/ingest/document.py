@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Document", "Part", "Place"]
+__all__ = ["TITLE_CHARACTERS", "Document", "Part", "Place", "shortened"]
+
+TITLE_CHARACTERS = 120
+"""Of one heading or name. It is repeated with all that is below, so that a long one would be many times its file."""
+
+
+def shortened(name: str, most: int = TITLE_CHARACTERS) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ class Ingestion:
     def ingest(self, files: Sequence[FileToIngest]) -> list[FileOutcome]:
         """In the order of `files`. What is prepared is stored, while others of the batch may still be prepared."""
         try:
-            hashes = self._hashes(files)
+            hashes, refused = self._hashes(files)
         except IngestError as error:
             return [self._failed(file, error) for file in files]
         readiness = iter(
@@ -89,29 +89,45 @@ class Ingestion:
                 [
                     FileToRead(path=file.path, known_hash=hashes.get((file.collection, file.path)))
                     for file in files
-                    if not file.delete
+                    if not file.delete and file.collection not in refused
                 ]
             )
         )
-        outcomes = [self._outcome(file, None if file.delete else next(readiness)) for file in files]
+        outcomes = [
+            self._failed(file, refused[file.collection])
+            if file.collection in refused
+            else self._outcome(file, None if file.delete else next(readiness))
+            for file in files
+        ]
         try:
             self._store.flush()  # before anybody hears that a file is done
         except IngestError as error:
             return [self._failed(file, error) for file in files]
         return outcomes
 
-    def _hashes(self, files: Sequence[FileToIngest]) -> dict[tuple[str, str], str]:
-        """What is stored of them, by collection and path; E4521 when that cannot be said."""
+    def _hashes(
+        self, files: Sequence[FileToIngest]
+    ) -> tuple[dict[tuple[str, str], str], dict[str, IngestError]]:
+        """What is stored of them, by collection and path; and which collections the store refuses, and why.
+
+        E4521 when it cannot be asked.
+        """
         by_collection: dict[str, list[str]] = {}
         for file in files:
             if not file.delete:
                 by_collection.setdefault(file.collection, []).append(file.path)
-        return {
-            (collection, path): stored.content_hash
-            for collection, paths in by_collection.items()
-            for path, stored in self._store.stored(collection, paths).items()
-            if stored.embedder == self._embedder.name
-        }
+        hashes: dict[tuple[str, str], str] = {}
+        refused: dict[str, IngestError] = {}
+        for collection, paths in by_collection.items():
+            try:
+                for path, stored in self._store.stored(collection, paths).items():
+                    if stored.embedder == self._embedder.name:
+                        hashes[collection, path] = stored.content_hash
+            except IngestError as error:
+                if error.code != "E4523":
+                    raise
+                refused[collection] = error  # the files of other collections must not suffer for it
+        return hashes, refused
 
     def _outcome(self, file: FileToIngest, readiness: Readiness | None) -> FileOutcome:
         """Store what became of a file; None is for one that is to be deleted."""

@@ -15,6 +15,7 @@ that does not count as stored, and from which every chunk can be found and repla
 from __future__ import annotations
 
 import fcntl
+import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ __all__ = ["QdrantVectors"]
 _NAMESPACE = uuid.UUID("6d0f0a1e-52c5-5b5e-9a53-5f1b8a5f7c11")
 _PAGE = 1_000
 """Points read at a time."""
+_REFUSALS = frozenset({400, 413, 422})
+"""HTTP: the server is well, and does not take this."""
 _UNFINISHED = ""
 """The content hash of a file that is being written."""
 
@@ -61,7 +64,11 @@ class QdrantVectors:
             else:
                 Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._lock = _locked(Path(place))
-                self._client = QdrantClient(path=self.place)
+                try:
+                    self._client = QdrantClient(path=self.place)
+                except BaseException:
+                    self._lock.close()
+                    raise
 
     def prepare(self, collection: str, dimensions: int) -> None:
         if collection not in self._sizes:
@@ -154,8 +161,10 @@ class QdrantVectors:
                 parameters = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
                 try:
                     self._client.create_collection(collection, vectors_config=parameters)
-                except Exception:
+                except Exception as error:
                     if not self._client.collection_exists(collection):  # else another executor was quicker
+                        if isinstance(error, ValueError):  # by local mode's rules for names
+                            raise _refused(f"the collection '{collection}'", self.place, error) from error
                         raise
                 if "://" in self.place:
                     self._client.create_payload_index(collection, "path", models.PayloadSchemaType.KEYWORD)
@@ -235,7 +244,7 @@ class QdrantVectors:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Whatever goes wrong on the way to Qdrant is E4521."""
+        """Whatever goes wrong on the way to Qdrant is E4521; what it looked at and refused is E4523."""
         try:
             if self._lock is None:
                 yield
@@ -245,11 +254,24 @@ class QdrantVectors:
         except VedetteError:
             raise
         except Exception as error:
+            if getattr(error, "status_code", None) in _REFUSALS:
+                raise _refused("what was asked", self.place, error) from error
             raise IngestError(
                 "E4521",
-                f"the vectors in {self.place} cannot be used ({type(error).__name__}: {error}): {_advice(self.place)}",
+                f"the vectors in {self.place} cannot be used ({type(error).__name__}: {error}): "
+                f"{_advice(self.place, error)}",
                 fields={"place": self.place},
             ) from error
+
+
+def _refused(what: str, place: str, error: Exception) -> IngestError:
+    """Others must not wait for it: asking again would not help."""
+    return IngestError(
+        "E4523",
+        f"the vectors in {place} do not take {what} ({type(error).__name__}: {error}): use a collection of another "
+        "name, or the embedder that it was made with",
+        fields={"place": place},
+    )
 
 
 def _id(collection: str, path: str, number: int) -> str:
@@ -268,10 +290,14 @@ def _locked(folder: Path) -> IO[str]:
     return lock
 
 
-def _advice(place: str) -> str:
+def _advice(place: str, error: Exception) -> str:
     if "://" in place:
         return "is the server running, and is that its address?"
-    return "one process at a time uses a folder; a Qdrant server serves many"
+    if isinstance(error, BlockingIOError):
+        return "one process at a time uses a folder; a Qdrant server serves many"
+    if isinstance(error, OSError | sqlite3.Error):
+        return "is there room on its disk, and may this user write there?"
+    return "the folder may be damaged: bring back a copy of it"
 
 
 def _hit(point: Any) -> SearchHit:

@@ -217,6 +217,10 @@ class PipelineService:
                     self._journal.trim(timestamp_to_ms(self._clock.now()) - self._retention_ms)
             except VedetteError as error:
                 log.error("Upkeep failed: %s", error, extra={"action": "pipeline.upkeep", "code": error.code})
+            except (
+                Exception
+            ):  # a full disk, or a mistake of ours: without upkeep nothing new would ever be matched
+                log.exception("Upkeep failed", extra={"action": "pipeline.upkeep"})
 
     def _say(self, state: str, **more: Any) -> None:
         """What `vedette source status`, `/metrics` and the console show; a file that is replaced whole."""

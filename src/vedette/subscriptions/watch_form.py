@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from vedette.errors import SubscriptionError
@@ -106,9 +106,13 @@ class WatchForm:
         }
 
 
+_parsed = lru_cache(maxsize=256)(parse_statement)
+"""Thousands subscribe with the same text and parameters of their own."""
+
+
 def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchForm:
     """Raises ParseError for what is no statement, SubscriptionError E6204 for what the pipeline does not answer."""
-    statement = parse_statement(source)
+    statement = _parsed(source)
     if not isinstance(statement, Watch):
         raise _refused("this is no WATCH statement")
     if statement.actions:

@@ -9,8 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from vedette.cli.app import app
+from vedette.cli.wqm import app as wqm_app
 
 Cli = Callable[..., Result]
+Wqm = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
@@ -30,5 +32,17 @@ def cli() -> Cli:
         *arguments: str, input: str | bytes | None = None, env: dict[str, str | None] | None = None
     ) -> Result:
         return CliRunner().invoke(app, list(arguments), input=input, env=env)
+
+    return call
+
+
+@pytest.fixture
+def wqm() -> Wqm:
+    """`wqm("watch", "list")`: what `wqm watch list` does."""
+
+    def call(*arguments: str, input: str | None = None, fails: bool = False) -> Result:
+        result = CliRunner().invoke(wqm_app, list(arguments), input=input)
+        assert (result.exit_code != 0) == fails, result.output
+        return result
 
     return call

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -17,9 +17,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import vedette
+from tests.unit.cli.conftest import Wqm
 from vedette.cli import wqm_place
 from vedette.cli.app import app as vedette_app
-from vedette.cli.wqm import app
 from vedette.clock import SystemClock
 from vedette.errors import FolderError
 from vedette.handshake.degradation import LoadObservation
@@ -32,24 +32,10 @@ from vedette.ingest.tasks import FileOperation, FileTask
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
-Wqm = Callable[..., Result]
-
 
 @pytest.fixture(autouse=True)
 def quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VEDETTE_EMBEDDER", "hashing")
-
-
-@pytest.fixture
-def wqm() -> Wqm:
-    """`wqm("watch", "list")`: what `wqm watch list` does."""
-
-    def call(*arguments: str, input: str | None = None, fails: bool = False) -> Result:
-        result = CliRunner().invoke(app, list(arguments), input=input)
-        assert (result.exit_code != 0) == fails, result.output
-        return result
-
-    return call
 
 
 def write(path: Path, data: bytes) -> None:
@@ -215,8 +201,7 @@ def test_list_by_priority_and_degradation(tables: HandshakeTables, folder: Path,
     assert "moderate" in wqm("admin", "degradation-status").stdout
 
 
-def test_a_load_that_nobody_looked_at_has_no_moment(wqm: Wqm) -> None:
-    wqm("watch", "list")
+def test_a_load_that_nobody_looked_at_has_no_moment(wqm: Wqm, docs: Path) -> None:
     status = records(wqm("admin", "degradation-status", "--format", "json"))
     assert (status["level"], status["entered_at"], status["last_check_at"]) == ("normal", None, None)
 
@@ -331,7 +316,8 @@ def test_other_sources_are_watches_too(wqm: Wqm, folder: Path) -> None:
 
 
 @pytest.fixture
-def queue(monkeypatch: pytest.MonkeyPatch) -> MemoryFileQueue:
+def queue(monkeypatch: pytest.MonkeyPatch, folder: Path) -> MemoryFileQueue:
+    (folder / "data").mkdir()
     made = MemoryFileQueue(ManualClock(SystemClock().now()))
     monkeypatch.setattr(wqm_place, "open_queue", lambda directory: made)
     for path, collection in [("/a", "one"), ("/b", "one"), ("/c", "two")]:
@@ -381,6 +367,7 @@ def test_dead_letters_are_forgotten_when_they_are_old(queue: MemoryFileQueue, wq
 
 
 def test_a_queue_that_nobody_has_put_anything_into(wqm: Wqm, folder: Path) -> None:
+    (folder / "data").mkdir()
     for command in (["queue", "list"], ["queue", "dlq", "list"]):
         assert "No" in wqm(*command).stderr
     assert wqm("queue", "retry", "--all").stdout == "0 sent back\n"

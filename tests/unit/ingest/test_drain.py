@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from vedette.errors import IngestError
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.tables import HandshakeTables
@@ -216,3 +217,54 @@ def test_what_is_left_of_a_watch_that_is_removed_is_not_done(bench: Bench) -> No
     bench.tables.remove_watch("w")
     assert bench.drain.step() == DrainReport(deferred=1)
     assert (bench.queue.depth(), bench.store.replacements) == (0, 0)
+
+
+@pytest.mark.parametrize("refusing", ["stored", "prepare"])
+def test_a_collection_that_the_store_refuses_holds_nobody_else_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, refusing: str
+) -> None:
+    """Such a watch can be there from before such names were refused."""
+    other = bench.root.parent / "other"
+    other.mkdir()
+    (other / "b").write_text("words")
+    bench.tables.add_watch(WatchFolderConfig(watch_id="v", path=str(other), collection="refused"))
+    real = getattr(bench.store, refusing)
+
+    def picky(collection: str, *more: object) -> object:
+        if collection == "refused":
+            raise IngestError("E4523", "no such name here")
+        return real(collection, *more)
+
+    monkeypatch.setattr(bench.store, refusing, picky)
+    feed = FolderFeed("v", bench.tables, bench.queue, bench.clock)
+    for _ in range(10):  # more than open the sink's circuit
+        feed.take([FileChange(kind=ChangeKind.CREATED, path="b", stamp=STAMP)])
+        bench.feed.take(bench.create("a"))
+        assert bench.drain.step().sink_open is False
+        bench.clock.advance(400)
+    assert bench.stored() == {"a"}
+    assert bench.tables.system.sink().consecutive_errors == 0
+    assert bench.tables.watch("w").health.total_errors == 0
+    assert bench.tables.watch("v").health.total_errors > 0
+
+
+def test_what_another_watch_of_the_collection_takes_is_not_deleted(bench: Bench) -> None:
+    inner = bench.root / "inner"
+    inner.mkdir()
+    bench.tables.add_watch(
+        WatchFolderConfig(watch_id="v", path=str(inner), collection="docs", patterns=("*.md",))
+    )
+    bench.feed.take(bench.create("inner/a.md", "inner/b.md", "inner/c.txt", "inner/d.md", "e.md"))
+    bench.drain.step()
+    (inner / "b.md").unlink()
+    bench.tables.update_watch("w", ignore_patterns=("inner",))
+    gone = [
+        FileChange(kind=ChangeKind.DELETED, path=path, stamp=None)
+        for path in ("inner/a.md", "inner/b.md", "inner/c.txt")
+    ]
+    gone.append(FileChange(kind=ChangeKind.MOVED, path="f.md", stamp=STAMP, old_path="inner/d.md"))
+    bench.create("f.md")  # a copy of it, which looks like a move
+    assert list(bench.feed.take(gone)) == gone
+    bench.drain.step()
+    assert bench.stored() == {"a.md", "d.md", "e.md", "f.md"}
+    assert list(bench.feed.take(gone[:1])) == gone[:1], "nothing to do for it, which needs no room"

@@ -104,7 +104,13 @@ def test_the_data_directory_is_never_looked_into(tmp_path: Path) -> None:
     (root / "to a file of it").symlink_to(data / "c")
     (root / "around it").symlink_to(outside)
     seen = SeenFiles(data / "folders.db")
-    names = ["to the data", "to what is in it", "to a file of it", "around it/data", "around it/data/vectors/d"]
+    names = [
+        "to the data",
+        "to what is in it",
+        "to a file of it",
+        "around it/data",
+        "around it/data/vectors/d",
+    ]
 
     def found(folder: Path, names: list[str]) -> set[str]:
         made = Folder("w", folder, FolderSelection(), seen, SystemClock())

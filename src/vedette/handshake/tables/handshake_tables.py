@@ -19,6 +19,7 @@ from vedette.handshake.configs import (
     HealthConfig,
     PatternConfig,
     WatchFolderConfig,
+    refuse_collection,
     refuse_unless,
 )
 from vedette.handshake.exclusions import Exclusion, exclusion_for
@@ -108,7 +109,8 @@ class HandshakeTables:
     # ---- watches
 
     def add_watch(self, config: WatchFolderConfig) -> WatchRow:
-        """A new watch; E4502 when the id is taken."""
+        """A new watch; E4502 when the id is taken, or no store would take the collection."""
+        refuse_collection(config.collection)
         with self._file.writing(durable=True) as db:
             taken = db.execute(sql.GET_WATCH, (config.watch_id,)).fetchone()
             refuse_unless(taken is None, "watch_id", config.watch_id, "an id that no watch has yet")
@@ -145,7 +147,10 @@ class HandshakeTables:
             not fixed, "changes", fixed, "other fields (enable and disable have verbs of their own)"
         )
         with self._file.writing(durable=True) as db:
-            config = replace(self._row(db, watch_id).config, **changes)
+            before = self._row(db, watch_id).config
+            config = replace(before, **changes)
+            if config.collection != before.collection:
+                refuse_collection(config.collection)
             db.execute(sql.SAVE_WATCH, (*config_values(config), text_of(self._clock.now()), watch_id))
             return self._row(db, watch_id)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
-from vedette.ingest.document import Document, Part
+from vedette.ingest.document import Document, Part, shortened
+from vedette.ingest.extraction.html_tokens import Tag, Text, tokens_of
 
 __all__ = ["extract_html"]
 
@@ -21,49 +21,46 @@ _SPACE = re.compile(r"\s+")
 def extract_html(path: str, text: str) -> Document:
     del path
     reader = _Reader()
-    reader.feed(text)
-    reader.close()
+    for token in tokens_of(text):
+        match token:
+            case Text():
+                reader.read(token)
+            case Tag():
+                reader.pass_tag(token)
     reader.end_block()
     return Document(lines=tuple(reader.lines), places=tuple(reader.places), parts=tuple(reader.parts))
 
 
-class _Reader(HTMLParser):
+class _Reader:
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
         self.lines: list[str] = []
         self.places: list[int] = []
         self.parts: list[Part] = []
         self._words: list[str] = []
+        """Of the block we are in, from its first word on."""
         self._began = 1
         self._hidden = 0
         self._level = 0
         """Of the heading we are in; 0 is none."""
         self._above: list[tuple[int, str]] = []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if tag in _HIDDEN:
-            self._hidden += 1
-        elif tag in _BLOCKS:
+    def pass_tag(self, tag: Tag) -> None:
+        if tag.name in _HIDDEN:
+            self._hidden = max(0, self._hidden + tag.opens - tag.closes)
+        elif tag.name in _BLOCKS:
             self.end_block()
-            heading = _HEADING.fullmatch(tag)
-            self._level = int(heading[1]) if heading is not None else 0
+            heading = _HEADING.fullmatch(tag.name)
+            self._level = int(heading[1]) if heading is not None and not tag.closes else 0
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _HIDDEN:
-            self._hidden = max(0, self._hidden - 1)
-        elif tag in _BLOCKS:
-            self.end_block()
-            self._level = 0
-
-    def handle_data(self, data: str) -> None:
-        if self._hidden or not data.strip():
-            self._words.append(" " if data and self._words else "")
+    def read(self, text: Text) -> None:
+        if self._hidden or not text.text.strip():
+            if self._words:
+                self._words.append(" ")
             return
-        if not any(word.strip() for word in self._words):
-            leading = data[: len(data) - len(data.lstrip())]
-            self._began = self.getpos()[0] + leading.count("\n")
-        self._words.append(data)
+        if not self._words:
+            leading = text.text[: len(text.text) - len(text.text.lstrip())]
+            self._began = text.line + leading.count("\n")
+        self._words.append(text.text)
 
     def end_block(self) -> None:
         """What was read since the last block is a line of its own."""
@@ -72,7 +69,8 @@ class _Reader(HTMLParser):
         if not line:
             return
         if self._level:
-            self._above = [*(each for each in self._above if each[0] < self._level), (self._level, line)]
+            above = (each for each in self._above if each[0] < self._level)
+            self._above = [*above, (self._level, shortened(line))]
             title = " > ".join(words for _, words in self._above)
             self.parts.append(Part(start=len(self.lines), title=title))
         self.lines.append(line)

@@ -1,0 +1,72 @@
+"""HTML as tags and text, read once from front to back.
+
+Python's own parser (3.11) looks for the end of each thing that nobody closes, again and again: a file of 80 kB can keep
+it busy for minutes. Here what is not closed goes on to the end of the file, as browsers have it, so that every character
+is looked at once, whatever the file holds.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Tag", "Text", "tokens_of"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<text> [^<]++ | < (?![a-zA-Z!?/]) )
+    | <!-- (?: -?> | .*? (?: --!?> | \Z ) )
+    | <!\[CDATA\[ .*? (?: \]\]> | \Z )
+    | < (?P<end>/?) (?P<tag>[a-zA-Z][^\s/>]*+)
+        (?: [^>=]++ | = \s*+ (?: "[^"]*+" | '[^']*+' )? )*+ (?: > | \Z )  # a quote that nobody closes is none
+    | <[!?/] [^>]*+ (?: > | \Z )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_RAW = {name: re.compile(rf"</{name}(?![^\s/>])", re.IGNORECASE) for name in ("script", "style")}
+"""Within these nothing is a tag but their own end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    name: str
+    """In small letters."""
+    opens: bool
+    closes: bool
+    """Both: `<br/>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+    """Without references: `&amp;` is `&`."""
+    line: int
+    """That it begins on, from 1."""
+
+
+def tokens_of(source: str) -> Iterator[Tag | Text]:
+    position, line = 0, 1
+    while (found := _TOKEN.match(source, position)) is not None:
+        end = found.end()
+        if found["text"] is not None:
+            yield Text(html.unescape(found["text"]), line)
+        elif found["tag"] is not None:
+            tag = _tag(found)
+            yield tag
+            end = _behind_raw_text(tag, source, end)
+        line += source.count("\n", position, end)
+        position = end
+
+
+def _tag(found: re.Match[str]) -> Tag:
+    closes = found["end"] == "/"
+    return Tag(found["tag"].lower(), opens=not closes, closes=closes or found[0].endswith("/>"))
+
+
+def _behind_raw_text(tag: Tag, source: str, start: int) -> int:
+    if tag.closes or tag.name not in _RAW:
+        return start
+    closing = _RAW[tag.name].search(source, start)
+    return closing.start() if closing is not None else len(source)
