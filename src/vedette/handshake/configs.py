@@ -70,8 +70,9 @@ def refuse_collection(name: str) -> None:
     """E4502 unless a vector store takes a collection of this name, in a folder or on a server."""
     usable = name not in (".", "..") and name.isprintable() and _FORBIDDEN.isdisjoint(name)
     usable = usable and len(name.encode()) <= _NAME_BYTES
+    signs = " ".join(sorted(_FORBIDDEN))
     refuse_unless(
-        usable, "collection", name, f"at most {_NAME_BYTES} bytes, without {' '.join(sorted(_FORBIDDEN))}"
+        usable, "collection", name, f"printable, of at most {_NAME_BYTES} bytes, and without {signs}"
     )
 
 

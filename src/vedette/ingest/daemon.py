@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Lock
 
@@ -34,6 +34,8 @@ from vedette.sources.files.watcher import FolderWatcher, WatcherTiming
 __all__ = ["DaemonTiming", "FolderDaemon"]
 
 log = logging.getLogger(__name__)
+
+_NOT_STARTED = "its watcher does not start"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,7 @@ class FolderDaemon:
             self._queue.discard(watch_id)
         for watch_id, row in wanted.items():
             if watch_id not in self._watchers:
-                self._watchers[watch_id] = (row.config, self._started(row))
+                self._start(row)
             elif row.rescan_requested_at is not None:
                 self._watchers[watch_id][1].request_rescan()
 
@@ -158,6 +160,23 @@ class FolderDaemon:
             except FolderError as error:
                 if error.code != "E4501":  # removed since we listed it
                     raise
+
+    def _start(self, row: WatchRow) -> None:
+        """Of a folder whose watcher does not start its state says why; the others go on, and it is tried again."""
+        before = row.unavailable_reason or ""
+        try:
+            self._watchers[row.watch_id] = (row.config, self._started(row))
+            reason = None if before.startswith(_NOT_STARTED) else row.unavailable_reason
+        except Exception as error:
+            reason = f"{_NOT_STARTED}: {error}"
+            if reason != before:
+                log.exception(
+                    "A folder is not watched",
+                    extra={"action": "folder.not_started", "watch_id": row.watch_id},
+                )
+        if reason != row.unavailable_reason:
+            with suppress(FolderError):  # removed since we listed it
+                self._tables.note_available(row.watch_id, reason)
 
     def _started(self, row: WatchRow) -> FolderWatcher:
         timing = WatcherTiming(

@@ -13,15 +13,19 @@ import pytest
 
 import vedette
 from tests.storage import NOBODY, as_nobody
-from vedette.clock import SystemClock
+from vedette.clock import Clock, SystemClock
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.patterns import PatternType
 from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.rows import WatchRow
+from vedette.ingest import daemon
 from vedette.ingest.daemon import DaemonTiming, FolderDaemon
 from vedette.ingest.embedding import HashingEmbedder
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.ingest.folder_run import folder_of
 from vedette.ingest.ingestion import Ingestion
 from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
+from vedette.sources.files.folder import Folder
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.watcher import WatcherTiming
 from vedette.testing.file_queue import MemoryFileQueue
@@ -161,6 +165,33 @@ def give_to_nobody(base: Path) -> None:
     if os.geteuid() == 0:
         for path in base.rglob("*"):
             os.chown(path, NOBODY, NOBODY)
+
+
+def test_a_watch_that_does_not_start_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = True
+
+    def sometimes(row: WatchRow, seen: SeenFiles, clock: Clock) -> Folder:
+        if broken and row.watch_id == "a":
+            raise RuntimeError("no more threads")
+        return folder_of(row, seen, clock)
+
+    monkeypatch.setattr(daemon, "folder_of", sometimes)
+    running = Running(tmp_path, MemoryFileQueue(SystemClock()))
+    try:
+        (running.root / "file").write_text("words")
+        running.add("a")
+        running.add("b")
+        running.settle()
+        reason = running.command_line.watch("a").unavailable_reason
+        assert (running.daemon.watched(), reason) == ({"b"}, "its watcher does not start: no more threads")
+        broken = False
+        running.wait(lambda: running.daemon.watched() == {"a", "b"})
+        running.wait(lambda: running.command_line.watch("a").unavailable_reason is None)
+    finally:
+        running.stop()
+        running.command_line.close()
 
 
 def test_rights_that_are_taken_away_and_given_back() -> None:

@@ -153,6 +153,13 @@ def test_json() -> None:
         extract("a.json", b"[" * 100_000, ContentType.JSON)
 
 
+def test_json_with_half_a_character_is_text_all_the_same() -> None:
+    data = b'{"a": "\\ud800 ' + b"words " * 100 + b'"}'
+    document = extract("a.json", data, ContentType.JSON)
+    "\n".join(document.lines).encode()
+    assert "? words" in document.lines[1]
+
+
 def test_csv() -> None:
     text = 'name,note\nAda,"first\nprogrammer"\nAlan,,extra\n'
     document = extract("a.csv", text.encode(), ContentType.CSV)

@@ -317,6 +317,22 @@ def test_links(place: Place) -> None:
     )
 
 
+def test_a_look_and_a_scan_agree_on_links_behind_a_link(place: Place) -> None:
+    outside, far = place.base / "outside", place.base / "far"
+    for folder in (outside, far / "deep"):
+        folder.mkdir(parents=True)
+    for file in (far / "file", far / "deep/file"):
+        file.write_text("x")
+    place.write("own")
+    for name, target in (("file", far / "file"), ("deep", far / "deep"), ("own", place.root / "own")):
+        (outside / name).symlink_to(target)
+    (place.root / "link").symlink_to(outside)
+    whole = scan(place.root, FolderSelection()).found
+    assert set(whole) == {"own", "link/file"}
+    starts = ["own", "link/file", "link/deep", "link/deep/file", "link/own"]
+    assert scan(place.root, FolderSelection(), starts).found == whole
+
+
 def test_the_kernel_s_names_are_made_ours(place: Place) -> None:
     place.write("real/f")
     (place.root / "link").symlink_to(place.root / "real")

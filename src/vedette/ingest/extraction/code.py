@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from vedette.ingest.detection import CODE_LANGUAGES
-from vedette.ingest.document import Document, Part
+from vedette.ingest.document import Document, Part, shortened
 from vedette.ingest.extraction.plain import lines_of
 from vedette.ingest.extraction.python_code import python_parts
 
@@ -27,7 +27,7 @@ _STARTS: Mapping[str, re.Pattern[str]] = {
     "shell": re.compile(r"(?:function\s+)?(?P<name>[\w-]+)\s*\(\)\s*\{?|function\s+(?P<other>[\w-]+)"),
     "sql": re.compile(r"(?i)(?:create|alter|insert|select|update|delete|with)\b(?P<name>[^(;]{0,60})"),
     "braces": re.compile(
-        r"(?:[A-Za-z_][\w<>,:*&\[\]\s]*?[\s*&])?(?P<name>~?[A-Za-z_][\w:]*)\s*(?:\([^;]*|\{)\s*\{?$"
+        r"(?:[A-Za-z_][\w<>,:*&\[\]\s]*?[\s*&])?(?P<name>~?[A-Za-z_][\w:]*)\s*(?:\([^;]*+|\{\s*\{?)$"
     ),
 }
 """By language: what a line at the left margin looks like when something begins there."""
@@ -45,4 +45,5 @@ def _by_look(lines: list[str], start: re.Pattern[str]) -> Iterator[Part]:
         found = start.match(line)
         if found is not None:
             names = found.groupdict()
-            yield Part(start=index, title=(names["name"] or names.get("other") or "").strip())
+            name = (names["name"] or names.get("other") or "").strip()
+            yield Part(start=index, title=shortened(name))

@@ -1,8 +1,8 @@
 """HTML as tags and text, read once from front to back.
 
 Python's own parser (3.11) looks for the end of each thing that nobody closes, again and again: a file of 80 kB can keep
-it busy for minutes. Here what is not closed goes on to the end of the file, as browsers have it, so that every character
-is looked at once, whatever the file holds.
+it busy for minutes. Here what is not closed goes on to the end of the file, as browsers have it, so that every
+character is looked at once, whatever the file holds.
 """
 
 from __future__ import annotations

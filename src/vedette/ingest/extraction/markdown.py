@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from vedette.ingest.document import Document, Part
+from vedette.ingest.document import Document, Part, shortened
 from vedette.ingest.extraction.plain import lines_of
 
 __all__ = ["extract_markdown"]
 
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.+)")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 
@@ -31,7 +31,7 @@ def extract_markdown(path: str, text: str) -> Document:
         found = None if fence is not None else _heading(lines, index)
         if found is not None:
             level, title = found
-            above = [*(each for each in above if each[0] < level), (level, title)]
+            above = [*(each for each in above if each[0] < level), (level, shortened(title))]
             parts.append(Part(start=index, title=" > ".join(words for _, words in above)))
     return Document.of_lines(lines, parts)
 
@@ -39,7 +39,9 @@ def extract_markdown(path: str, text: str) -> Document:
 def _heading(lines: list[str], index: int) -> tuple[int, str] | None:
     marked = _HEADING.fullmatch(lines[index])
     if marked is not None:
-        return len(marked[1]), marked[2]
+        title = marked[2].strip(" \t")
+        title = title.rstrip("#").rstrip(" \t") or title
+        return (len(marked[1]), title) if title else None
     line = lines[index].strip()
     under = _UNDERLINE.fullmatch(lines[index + 1]) if index + 1 < len(lines) else None
     starts = index == 0 or not lines[index - 1].strip()

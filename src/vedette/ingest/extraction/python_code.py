@@ -11,20 +11,21 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vedette.ingest.document import Part
+from vedette.ingest.document import Part, shortened
 
 __all__ = ["python_parts"]
 
-# A long string that nobody closes goes on to the end: so every character is looked at once, whatever the file holds.
+# A string that nobody closes goes on to the end, a short one to that of its line: so every character is looked at once,
+# whatever the file holds.
 _TOKEN = re.compile(
     r"""
     \#[^\n]*
     | (?P<long>
-        "{3} [^"\\]* (?: (?: \\. | "(?!"") ) [^"\\]* )* (?: "{3} | \\?\Z )
-        | '{3} [^'\\]* (?: (?: \\. | '(?!'') ) [^'\\]* )* (?: '{3} | \\?\Z )
+        "{3} [^"\\]*+ (?: (?: \\. | "(?!"") ) [^"\\]*+ )*+ (?: "{3} | \\?\Z )
+        | '{3} [^'\\]*+ (?: (?: \\. | '(?!'') ) [^'\\]*+ )*+ (?: '{3} | \\?\Z )
     )
-    | "[^"\\\n]*(?:\\.[^"\\\n]*)*"
-    | '[^'\\\n]*(?:\\.[^'\\\n]*)*'
+    | "[^"\\\n]*+ (?: \\. [^"\\\n]*+ )*+ (?: " | (?=\n) | \\?\Z )
+    | '[^'\\\n]*+ (?: \\. [^'\\\n]*+ )*+ (?: ' | (?=\n) | \\?\Z )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -73,10 +74,11 @@ def python_parts(text: str) -> Iterator[Part]:
         counts = name is not None and block.names is not None and block.body in (None, indent)
         if counts:
             block.body = indent
-            yield Part(start=decorated.get(indent, line), title=f"{word} {block.names}{name}")
+            yield Part(start=decorated.get(indent, line), title=f"{word} {block.names}{shortened(name)}")
         if name is not None:
             decorated.pop(indent, None)
-        open_blocks.append(_Block(indent, f"{block.names}{name}." if counts and word == "class" else None))
+        names = f"{shortened(f'{block.names}{name}')}." if counts and word == "class" else None
+        open_blocks.append(_Block(indent, names))
 
 
 def _without_long_strings(text: str) -> str:

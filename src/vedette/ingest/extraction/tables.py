@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from vedette.errors import IngestError
-from vedette.ingest.document import Document, Part
+from vedette.ingest.document import Document, Part, shortened
 from vedette.ingest.extraction.plain import lines_of
 
 __all__ = ["extract_csv", "extract_json"]
 
 LONG_LINE = 500
 """Characters. JSON with a longer line was written by a program for a program, and is laid out anew."""
+LAID_OUT_LEVELS = 20
+"""JSON that nests deeper stays as it is: a number of two characters would be given a line of a thousand."""
+COLUMN_CHARACTERS = 40
+"""Of a column's name, which is repeated in every row."""
 
 
 def extract_json(path: str, text: str) -> Document:
@@ -26,10 +31,25 @@ def extract_json(path: str, text: str) -> Document:
         raise IngestError(
             "E4512", f"{path} is no JSON: {error}", fields={"path": path, "reason": str(error)}
         ) from error
-    if any(len(line) > LONG_LINE for line in lines):
-        laid_out = json.dumps(value, indent=1, ensure_ascii=False).split("\n")
+    if any(len(line) > LONG_LINE for line in lines) and not _nests_deeper(value, LAID_OUT_LEVELS):
+        text = json.dumps(value, indent=1, ensure_ascii=False)
+        # Half a character, which JSON can name, is no text.
+        laid_out = text.encode("utf-8", "replace").decode().split("\n")
         return Document(lines=tuple(laid_out), places=(1,) * len(laid_out), parts=tuple(_keys(laid_out)))
     return Document.of_lines(lines, _keys(lines))
+
+
+def _nests_deeper(value: object, levels: int) -> bool:
+    """Level by level: to ask each for its own depth would go as deep as the file does."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            below
+            for each in level
+            if isinstance(each, dict | list)
+            for below in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _keys(lines: list[str]) -> list[Part]:
@@ -39,7 +59,7 @@ def _keys(lines: list[str]) -> list[Part]:
     if margin == 0:
         return []
     return [
-        Part(start=index, title=line.strip().partition(":")[0].strip(' "{[,'))
+        Part(start=index, title=shortened(line.strip().partition(":")[0].strip(' "{[,')))
         for index, line in enumerate(lines)
         if 0 < index < len(lines) - 1
         and len(line) - len(line.lstrip()) == margin
@@ -58,10 +78,10 @@ def extract_csv(path: str, text: str) -> Document:
     try:
         for row in reader:
             if not header:
-                header = row
+                header = [shortened(name, COLUMN_CHARACTERS) for name in row]
                 line = ", ".join(row)
             else:
-                line = ", ".join(f"{name}: {value}" for name, value in _named(header, row) if value.strip())
+                line = ", ".join(_named(header, row))
             lines.append(" ".join(line.split()))
             places.append(began)
             began = reader.line_num + 1
@@ -72,9 +92,11 @@ def extract_csv(path: str, text: str) -> Document:
     return Document(lines=tuple(lines), places=tuple(places))
 
 
-def _named(header: list[str], row: list[str]) -> list[tuple[str, str]]:
-    names = header + [f"column {number}" for number in range(len(header) + 1, len(row) + 1)]
-    return list(zip(names, row, strict=False))
+def _named(header: list[str], row: list[str]) -> Iterator[str]:
+    for index, value in enumerate(row):
+        if value.strip():
+            name = header[index] if index < len(header) else f"column {index + 1}"
+            yield f"{name}: {value}"
 
 
 def _delimiter(text: str) -> str:

@@ -25,7 +25,7 @@ class _Wild(Enum):
     ANY = auto()
     """`**`: any characters."""
     FOLDERS = auto()
-    """`**/`: any folders, or none. After a character of theirs only a slash ends them: FOLDERS_INSIDE, the next token."""
+    """`**/`: any folders, or none. After their first character only a slash ends them: that is the next token."""
     FOLDERS_INSIDE = auto()
     ONE = auto()
     """`?`: a character that is no slash."""
@@ -50,6 +50,9 @@ class Glob:
 class Globs:
     """What any of them matches, from the first character of a path to the last."""
 
+    _folder: tuple[str, _State]
+    """That was last asked for, with its slash, and the state behind it."""
+
     def __init__(self, globs: Iterable[Glob]) -> None:
         self._globs = [(_tokens(glob.text), glob.below) for glob in globs]
         self._forget()
@@ -73,7 +76,6 @@ class Globs:
             {place for number in range(len(self._globs)) for place in self._at(number, 0)}
         )
         self._folder = ("", self._start)
-        """The folder that was last asked for, with its slash, and the state behind it."""
 
     def _state(self, places: set[_Place]) -> _State:
         key = frozenset(places)
