@@ -46,7 +46,12 @@ class ModelGraph:
         return (i for i in self.items.values() if i.targets is None and i.type in wanted)
 
     def edges(self, name: str) -> Iterator[Item]:
-        return (i for i in self.items.values() if i.targets is not None and i.type == name)
+        """Those whose ends are all there: others may have killed one that an open transaction has linked."""
+        return (
+            i
+            for i in self.items.values()
+            if i.targets is not None and i.type == name and all(key in self.items for key in i.targets)
+        )
 
     def incident(self, key: int) -> list[Item]:
         return [i for i in self.items.values() if i.targets is not None and key in i.targets]
@@ -134,7 +139,7 @@ class ModelGraph:
             forced = cascade is True and position == 0
             if forced or (cascade is not False and action == "cascade"):
                 other = edge.targets[1 - position]
-                if self.items[other].targets is None:
+                if other in self.items and self.items[other].targets is None:
                     found.append(other)
         return found
 
