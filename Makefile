@@ -37,7 +37,7 @@ test: setup-dev ## run the test suite
 	@scripts/ensure-postgres
 	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
-	.venv/bin/pytest $(ARGS)
+	.venv/bin/pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup-dev ## lint, format, types, layers
 	.venv/bin/ruff check .
