@@ -6,7 +6,6 @@ slots that are dropped or read by others; lines that are cut. One seed makes one
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -16,35 +15,19 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.faults.source_storm import SourceStorm, append_in_pieces
 from tests.unit.sources.test_postgres_reader import Shop
-from vedette.errors import SourceError, StoreError, VedetteError
-from vedette.sources import reader as reading
 from vedette.sources.images import decode_image
 from vedette.sources.postgres import transactions
-from vedette.sources.postgres.reader import PostgresReader
-from vedette.sources.reader import _read
 
 BIG = "(SELECT string_agg(md5(m::text || {n}), '') FROM generate_series(1, 120) m)"
 
 
-class Storm:
+class Storm(SourceStorm):
     def __init__(self, shop: Shop, chance: Random) -> None:
-        self.shop, self.chance = shop, chance
+        super().__init__(shop, chance)
         self.tables = ["orders"]
-        self.reader: PostgresReader | None = None
-        self.settled = False
-        self.append, self.failing = shop.journal.append, ""
-        shop.journal.append = self._append  # type: ignore[assignment, method-assign]
         self.statements: list[str] = []
-
-    def _append(self, *args: Any) -> Any:
-        failing, self.failing = self.failing, ""
-        if failing == "before":
-            raise StoreError("E6002", "the disk is full")
-        done = self.append(*args)
-        if failing == "after":
-            raise SourceError("E6104", "killed")
-        return done
 
     # --- what happens
 
@@ -87,21 +70,8 @@ class Storm:
         rows = self.shop.db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
         return [name for (name,) in rows.fetchall()]
 
-    def look(self, failing: str | None = None) -> None:
-        """One look of the loop, as it is or failing."""
-        if self.reader is None or self.reader._db.closed:
-            self.reader, self.settled = self.shop.reader(), False
-        self.failing = self.chance.choice(["", "", "before", "after"]) if failing is None else failing
-        self.reader._look_again = 0.0
-        try:
-            _read(self.reader, self.shop.journal, self.shop.source, settled=self.settled)
-            self.settled = True
-        except VedetteError:
-            pass
-        self.failing = ""
-
-    def die(self) -> None:
-        self.reader = None
+    def reader_is_cut_off(self) -> bool:
+        return bool(self.reader._db.closed)
 
     def lose(self) -> None:
         name = (self.shop.name,)
@@ -119,10 +89,6 @@ class Storm:
 
     # --- what must hold
 
-    def settle(self) -> None:
-        for _ in range(20):
-            self.look("")
-
     def compare(self) -> None:
         expected = {table: self.table(table) for table in self.there()}
         found: dict[str, dict[str, Any]] = {table: {} for table in expected}
@@ -133,7 +99,6 @@ class Storm:
             }
         for table in expected.keys() | found.keys():
             assert _told(found.get(table)) == _told(expected.get(table)), (table, self.statements)
-        assert {partition.state for partition in self.shop.journal.partitions()} == {"live"}
         self.chain()
 
     def table(self, table: str) -> dict[str, Any]:
@@ -159,21 +124,12 @@ def _told(rows: dict[str, Any] | None) -> Any:
 
 
 def storm(server: str, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (transactions, reading):
-        monkeypatch.setattr(module, "CHUNK", 3)  # so that transactions are appended in pieces
-    monkeypatch.setattr(reading, "POLL_SECONDS", 0.0)
-    shop, chance = Shop(server, home), Random(seed)
+    append_in_pieces(monkeypatch, transactions)
+    shop = Shop(server, home)
     shop.db.execute("DROP TABLE orders; DROP TABLE lines")
     shop.db.execute("CREATE TABLE orders (id int PRIMARY KEY, status text, notes text)")
-    wind = Storm(shop, chance)
-    acts: list[Callable[[], None]] = [wind.write] * 6 + [wind.look] * 4 + [wind.die, wind.lose]
-    try:
-        for _ in range(40):
-            chance.choice(acts)()
-        wind.settle()
-        wind.compare()
-    finally:
-        shop.close()
+    wind = Storm(shop, Random(seed))
+    wind.blow([wind.write] * 6 + [wind.look] * 4 + [wind.die, wind.lose], times=40, looks=20)
 
 
 @pytest.mark.parametrize("seed", range(2))

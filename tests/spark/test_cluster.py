@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from threading import Event as Flag
 import pytest
 
 from tests.spark.conftest import Shop
+from tests.spark.processes import free_port
 from tests.spark.test_stream import complete
 from vedette.pipeline.session import JAVA_OPTIONS
 
@@ -44,12 +44,6 @@ def spark_class() -> Path:
     import pyspark
 
     return Path(pyspark.__file__).parent / "bin" / "spark-class"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

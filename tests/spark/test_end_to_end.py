@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
 from threading import Thread
-from typing import Any
 
 import psycopg
 import pytest
 
-import vedette
-from vedette.client.blocking import connect_sync
+from tests.spark.processes import PROGRAM, Picture, connected, free_port, served
 from vedette.clock import SystemClock
 
-PROGRAM = str(Path(sys.executable).with_name("vedette"))
 WATCH = "WATCH o: shop::orders WHERE o.total > 100 RETURN o.id, o.total"
 LAST = 1_000_000
 
@@ -38,21 +31,6 @@ def shop(postgres_url: str) -> str:
         db.execute("CREATE TABLE orders (id int PRIMARY KEY, total int)")
         db.execute("INSERT INTO orders SELECT n, n * 50 FROM generate_series(1, 6) n")
     return address
-
-
-@contextmanager
-def served(folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    command = [PROGRAM, "serve", "--port", str(port), "--http-port", "0", "--workers", "1"]
-    with (folder / "serve.out").open("w") as output:
-        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT, text=True)
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            finally:
-                process.kill()
 
 
 class Writer(Thread):
@@ -84,31 +62,6 @@ class Writer(Thread):
         return dict(found)  # `o.id` is the column of that name, a number, and not the key
 
 
-class Picture:
-    """What a client knows, made of what it was told and nothing else."""
-
-    def __init__(self) -> None:
-        self.rows: dict[Any, int] = {}
-        self.told = 0
-
-    def take(self, event: Any) -> None:
-        self.told += 1
-        if event.type == "initial":
-            assert self.told == 1, "it had to begin anew"
-            self.rows = {row["o.id"]: row["o.total"] for row in event.matches}
-            return
-        key, total = event.match["o.id"], event.match["o.total"]
-        if event.type == "added":
-            assert key not in self.rows, "a repeat reached the client"
-            self.rows[key] = total
-        elif event.type == "changed":
-            assert self.rows[key] == event.prev["o.total"], "a change was lost"
-            self.rows[key] = total
-        else:
-            assert event.type == "removed"
-            assert self.rows.pop(key) == total
-
-
 def pipeline_pid(folder: Path) -> int | None:
     try:
         status = json.loads((folder / "data" / "pipeline.json").read_text())
@@ -124,10 +77,8 @@ def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str
     subprocess.run(
         [PROGRAM, "source", "add", "postgres", shop, *options], cwd=tmp_path, check=True, timeout=60
     )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    picture, clock, pause = Picture(), SystemClock(), Flag()
-    with served(tmp_path, port) as supervisor, connected(port, clock, pause) as client:
+    port, picture, clock, pause = free_port(), Picture(), SystemClock(), Flag()
+    with served(tmp_path, port, "--workers", "1") as supervisor, connected(port) as client:
         watch = client.watch(WATCH)
         writer = Writer(shop)
 
@@ -155,18 +106,3 @@ def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str
         ):  # partitions may overtake each other, so the last change is not told last
             follow(1)
     subprocess.run([PROGRAM, "source", "remove", "shop"], cwd=tmp_path, check=True, timeout=60)
-
-
-@contextmanager
-def connected(port: int, clock: SystemClock, pause: Flag) -> Iterator[vedette.BlockingSession]:
-    """A client, as soon as somebody listens."""
-    end = clock.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            assert clock.monotonic() < end, "nobody listens"
-            pause.wait(0.1)
-    with connect_sync(f"ws://127.0.0.1:{port}") as client:
-        yield client

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,14 +12,11 @@ from threading import Thread
 from typing import Any
 
 from tests.spark.conftest import Shop
-from tests.spark.test_cluster import free_port
-from tests.spark.test_end_to_end import Picture, connected
-from vedette.clock import SystemClock
+from tests.spark.processes import Picture, connected, free_port, served
 from vedette.gateway.secret import directory_secret
 from vedette.pipeline.stream import start_stream, stop_stream
 
 WATCH = "WATCH o: shop::orders WHERE o.total > 100 RETURN o.id, o.total"
-PROGRAM = str(Path(sys.executable).with_name("vedette"))
 
 
 @contextmanager
@@ -31,27 +26,8 @@ def engine(folder: Path, shop: Shop, secret: bytes) -> Iterator[int]:
     (folder / "vedette.toml").write_text(f'pipeline_store = "{shop.home}"\n')
     (folder / "gateway.secret").write_bytes(secret)
     port = free_port()
-    command = [
-        PROGRAM,
-        "serve",
-        "--data",
-        str(folder),
-        "--no-pipeline",
-        "--port",
-        str(port),
-        "--http-port",
-        "0",
-    ]
-    with (folder / "serve.out").open("a") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    try:
+    with served(folder, port, "--data", str(folder), "--no-pipeline"):
         yield port
-    finally:
-        process.terminate()
-        try:
-            process.wait(60)
-        finally:
-            process.kill()
 
 
 class Upkeep(Thread):
@@ -87,23 +63,23 @@ def test_a_gateway_leaves_and_its_clients_go_to_another(spark: Any, shop: Shop, 
     secret = directory_secret(tmp_path)
     shop.registry.leave("g1")  # the receiver of other tests: nobody is there
     context = replace(shop.context, secret=secret.hex())
-    upkeep, clock, pause = Upkeep(shop), SystemClock(), Flag()
+    upkeep = Upkeep(shop)
     query = start_stream(spark, context, tmp_path / "checkpoint", start=0)
     upkeep.start()
     try:
         with ExitStack() as stays:
             port = stays.enter_context(engine(tmp_path / "stays", shop, secret))
-            there = stays.enter_context(connected(port, clock, pause)).watch(WATCH)
+            there = stays.enter_context(connected(port)).watch(WATCH)
             undisturbed, moving = Picture(), Picture()
-            with engine(tmp_path / "leaves", shop, secret) as other, connected(other, clock, pause) as client:
+            with engine(tmp_path / "leaves", shop, secret) as other, connected(other) as client:
                 watch = client.watch(WATCH)
                 follow(watch, moving, lambda: moving.told >= 20)
                 follow(there, undisturbed, lambda: undisturbed.told >= 20)
             moving = Picture()  # what one engine told says nothing to another: it begins with what there is
-            watch = stays.enter_context(connected(port, clock, pause)).watch(WATCH)
+            watch = stays.enter_context(connected(port)).watch(WATCH)
             follow(watch, moving, lambda: moving.told >= 20)
             back, late = stays.enter_context(engine(tmp_path / "leaves", shop, secret)), Picture()
-            returned = stays.enter_context(connected(back, clock, pause)).watch(WATCH)
+            returned = stays.enter_context(connected(back)).watch(WATCH)
             follow(returned, late, lambda: late.told >= 20)
             upkeep.is_writing = False
             expected = {key: total for key, total in upkeep.documents.items() if total > 100}

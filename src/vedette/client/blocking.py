@@ -13,9 +13,10 @@ from threading import Thread
 from typing import Any, Self, TypeVar
 
 from vedette.change import Event
+from vedette.client.entrance import Token
 from vedette.client.job import DeliveredJob
 from vedette.client.jobs import RemoteJobs
-from vedette.client.remote import RemoteSession, Token, connect
+from vedette.client.remote import RemoteSession, connect
 from vedette.client.remote_watch import RemoteWatch
 from vedette.client.wire_errors import session_closed
 from vedette.engine.result import Result

@@ -8,21 +8,19 @@ error, since nobody can know whether it was carried out.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from random import Random
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, unix_connect
-from websockets.asyncio.client import connect as open_socket
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from vedette.client.backoff import Backoff
 from vedette.client.chain import Link
+from vedette.client.entrance import Entrance, Token, send_message
 from vedette.client.jobs import RemoteJob, RemoteJobs
 from vedette.client.received import param_to_wire, result_from_wire
 from vedette.client.remote_watch import RemoteWatch
@@ -34,15 +32,9 @@ from vedette.errors import FilterError, GatewayError, VedetteError
 from vedette.gateway.close_codes import comes_back, needs_credentials
 from vedette.gateway.ignored_keys import QUERY_KEYS
 
-__all__ = ["RemoteSession", "Token", "connect"]
+__all__ = ["RemoteSession", "connect"]
 
 log = logging.getLogger(__name__)
-Token = str | Callable[[], str | Awaitable[str]]
-"""A token, or where to get one: asked before every connection."""
-PATH = "/realtime/ws"
-PATIENCE_SECONDS = 90.0
-"""For the answer to a ping: it comes after a large message that is on its way, over a slow line."""
-_encoder = msgspec.json.Encoder()
 
 
 def connect(
@@ -59,37 +51,17 @@ def connect(
 
     `local_socket`: the path of a Unix socket to go through, whatever the address says.
     """
-    return RemoteSession(
-        url,
-        database=database,
-        token=token,
-        timeout=timeout,
-        tls=tls,
-        random=random,
-        local_socket=local_socket,
+    entrance = Entrance(
+        url, database=database, token=token, timeout=timeout, tls=tls, local_socket=local_socket
     )
+    return RemoteSession(entrance, timeout=timeout, random=random)
 
 
 class RemoteSession:
     """The verbs of a session, awaitable."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        database: str,
-        token: Token,
-        timeout: float,
-        tls: ssl.SSLContext | None,
-        random: Random | None,
-        local_socket: str | None,
-    ) -> None:
-        self._url = _address(url)
-        self._local_socket = local_socket
-        self._database = database
-        self._token = token
-        self._timeout = timeout
-        self._tls = tls
+    def __init__(self, entrance: Entrance, *, timeout: float, random: Random | None) -> None:
+        self._entrance, self._timeout = entrance, timeout
         self._backoff = Backoff(random or system_random())
         self._socket: ClientConnection | None = None
         self._open = asyncio.Event()
@@ -218,7 +190,7 @@ class RemoteSession:
         try:
             if self._later:  # what was said before goes first: a watch before the statement that it shall see
                 await asyncio.gather(*self._later, return_exceptions=True)
-            await self._send(socket, {"type": type, "id": id, "payload": payload})
+            await send_message(socket, {"type": type, "id": id, "payload": payload})
             answer = await future
         finally:
             self._answers.pop(id, None)
@@ -229,7 +201,7 @@ class RemoteSession:
     async def tell(self, type: str, payload: dict[str, Any]) -> None:
         """Send a message that has no answer; without a connection it is not needed either."""
         if self._socket is not None:
-            await self._send(self._socket, {"type": type, "payload": payload})
+            await send_message(self._socket, {"type": type, "payload": payload})
 
     def later(self, type: str, payload: dict[str, Any]) -> None:
         """Send a message from where nothing can be awaited; its answer is of no interest."""
@@ -251,7 +223,7 @@ class RemoteSession:
             try:
                 await asyncio.wait_for(self._open.wait(), self._timeout)
             except TimeoutError:
-                text = f"No connection to {self._url} within {self._timeout:g} s{self._why()}"
+                text = f"No connection to {self._entrance.url} within {self._timeout:g} s{self._why()}"
                 raise GatewayError("E4002", text) from None
         if self._failure is not None:
             raise self._failure
@@ -262,12 +234,6 @@ class RemoteSession:
     def _why(self) -> str:
         error = self._last_error
         return f"; the last try ended with {type(error).__name__}: {error}" if error is not None else ""
-
-    async def _send(self, socket: ClientConnection, message: dict[str, Any]) -> None:
-        try:
-            await socket.send(_encoder.encode(message).decode())
-        except ConnectionClosed as error:
-            raise GatewayError("E4002", "The connection broke before the message was sent") from error
 
     # --- watches ------------------------------------------------------------------------------------------------
 
@@ -292,7 +258,7 @@ class RemoteSession:
             if socket is None:
                 return
             try:
-                await self._send(socket, message)
+                await send_message(socket, message)
             except GatewayError:
                 log.debug("The line broke; it is asked for again", extra={"action": "client.late"})
 
@@ -319,7 +285,7 @@ class RemoteSession:
                 self._give_up(GatewayError("E4003", text))
                 return
             else:
-                if needs_credentials(code) and not callable(self._token):
+                if needs_credentials(code) and not self._entrance.asks_for_tokens:
                     self._give_up(GatewayError("E4001", "The token has expired or was refused"))
                     return
                 if not comes_back(code) and not needs_credentials(code):
@@ -332,19 +298,19 @@ class RemoteSession:
 
     def _final(self, error: Exception) -> bool:
         """Whether another try cannot go better."""
-        if isinstance(error, GatewayError) and error.code == "E4001" and not callable(self._token):
+        if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.asks_for_tokens:
             self._give_up(error)
             return True
         if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
-            text = f"{self._url} answers with {error.response.status_code}"
+            text = f"{self._entrance.url} answers with {error.response.status_code}"
             self._give_up(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
             return True
         return False
 
     async def _once(self) -> int:
         """One connection from beginning to end; returns its close code."""
-        async with self._socket_opened() as socket:
-            await self._introduce(socket)
+        async with self._entrance.open() as socket:
+            await self._entrance.introduce(socket)
             self._backoff.succeeded()
             self._last_error = None
             self._socket = socket
@@ -358,38 +324,6 @@ class RemoteSession:
                 pass
             self.reconnects += 1
             return socket.close_code or 1006
-
-    def _socket_opened(self) -> open_socket:
-        if self._local_socket is not None:
-            return unix_connect(
-                self._local_socket, self._url, max_size=None, ping_interval=20, ping_timeout=PATIENCE_SECONDS
-            )
-        trusted = True if self._url.startswith("wss:") else None  # whom this machine trusts
-        return open_socket(
-            self._url,
-            ssl=self._tls or trusted,
-            max_size=None,
-            ping_interval=20,
-            ping_timeout=PATIENCE_SECONDS,
-        )
-
-    async def _introduce(self, socket: ClientConnection) -> None:
-        token = self._token() if callable(self._token) else self._token
-        if inspect.isawaitable(token):
-            token = await token
-        payload = {"token": token, "database": self._database, "version": 1}
-        await self._send(socket, {"type": "auth", "id": "auth", "payload": payload})
-        try:
-            async with asyncio.timeout(self._timeout):
-                while (answer := msgspec.json.decode(await socket.recv())).get("id") != "auth":
-                    pass
-        except (ConnectionClosed, msgspec.MsgspecError) as error:
-            raise GatewayError("E4002", "The connection broke while it was opened") from error
-        if answer["type"] == "error":
-            refusal = error_from_wire(answer["payload"])
-            if isinstance(refusal, GatewayError):
-                raise refusal
-            raise GatewayError("E4001", refusal.text, fields=refusal.fields)
 
     def _break(self) -> None:
         """The line is gone: whoever waits for an answer learns that none will come."""
@@ -508,14 +442,6 @@ class RemoteSession:
         self._break()
         for watch in list(self._watches.values()):
             watch.ended(None)
-
-
-def _address(url: str) -> str:
-    """`ws://host:7707` means its realtime endpoint."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("ws", "wss") or not parts.hostname:
-        raise GatewayError("E4003", f"{url!r} is no address: use ws://host:7707 or wss://host:7707")
-    return urlunsplit(parts._replace(path=PATH if parts.path in ("", "/") else parts.path))
 
 
 def _params(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
