@@ -20,6 +20,7 @@ from tests.gateway.breaking import BreakingLine
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from vedette.change import Event
+from vedette.client.entrance import send_message
 from vedette.client.remote import connect
 from vedette.client.remote_watch import RemoteWatch
 from vedette.console.metrics import metrics_text, service_figures
@@ -520,7 +521,8 @@ async def subscribed_and_left(shop: Shop) -> None:
             payload = {"collection": "shop::orders", "sendSnapshot": snapshot}
             for _ in range(40):
                 for name in ("s", "t"):
-                    await c._send(await c._connected(), {"type": "subscribe", "id": name, "payload": payload})
+                    message = {"type": "subscribe", "id": name, "payload": payload}
+                    await send_message(await c._connected(), message)
                 await c.request("unsubscribe", {"id": "s"})
         await c.request("unsubscribe", {"id": "t"})
         await c.execute("MATCH w: _Watch RETURN COUNT(*)")
