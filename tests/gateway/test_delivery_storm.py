@@ -30,7 +30,7 @@ from vedette.client.chain import Chain, Link
 from vedette.clock import SystemClock
 from vedette.gateway.collection_desk import CollectionDesk
 from vedette.gateway.collection_registrar import LEASE_SECONDS, Registrar
-from vedette.pipeline import deliver
+from vedette.pipeline import outgoing
 from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream, Offset
@@ -424,9 +424,9 @@ class Storm:
     def lines_of(self, batches: Iterator[Any]) -> list[list[tuple[Gateway, Deliver | Complete]]]:
         """What a task says to each gateway. One that has just left may still take something, and be gone."""
         links = {gateway: Recorded(gateway.address) for gateway in (*self.gateways, *self._former)}
-        deliver._links.update({gateway.address: link for gateway, link in links.items()})
+        outgoing._links.update({gateway.address: link for gateway, link in links.items()})
         list(hot_path(self.context)(batches))
-        deliver._links.clear()
+        outgoing._links.clear()
         return [
             [(gateway, piece) for frame in link.frames for piece in self._pieces(frame)]
             for gateway, link in links.items()

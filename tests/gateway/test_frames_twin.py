@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
+from vedette.gateway.cork import Cork
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.parcel import Parcel
 from vedette.gateway.server import GatewayServer
@@ -78,6 +79,7 @@ class Board:
     authority = None
 
     def __init__(self) -> None:
+        self.cork = Cork()
         self.limits = GatewayLimits(max_frame_bytes=LARGEST, first_frame_bytes=LARGEST)
         self.messages: list[bytes] = []
 

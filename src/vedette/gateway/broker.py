@@ -97,11 +97,16 @@ class Broker:
                 self._take(port, record)
             except Exception:  # what one request does wrong keeps no other from being carried out
                 log.exception("A request could not be taken", extra={"action": "broker.take_failed"})
-            if self._told_bytes >= RELEASE_BYTES:
+            if self.much_to_tell:
                 self.settle()
                 self._release()
         self.settle()
         self._release()
+
+    @property
+    def much_to_tell(self) -> bool:
+        """Whether it is time to tell what there is, although more could be done before."""
+        return self._told_bytes >= RELEASE_BYTES
 
     def settle(self) -> None:
         """Make durable what was done, and number what came of it."""

@@ -372,23 +372,32 @@ class CollectionDesk:
                     self._resync([stream], "overflow")
 
     def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
-        if stream.state is not StreamState.CLOSED:
-            self._number(stream, lambda: stream.tell_change(change, reason))
-
-    def _window(self, told: WindowTold) -> None:
-        stream = self._numbers.get(told.subscription)
-        if stream is not None:
-            self._number(stream, lambda: stream.tell_window(told, self._reached))
-
-    def _number(self, stream: CollectionStream, tell: Callable[[], tuple[int, bytes]]) -> None:
+        if stream.state is StreamState.CLOSED:
+            return
         try:
-            seq, tail = tell()
-        except Exception:  # a document that cannot be told: its subscribers must not miss it in silence
-            log.exception("A change could not be told", extra={"action": "collection.untold"})
-            self._resync([stream], "gap")
+            seq, tail = stream.tell_change(change, reason)
+        except Exception:
+            self._untold(stream)
             return
         self.events += 1
         self._broker.tell(stream, seq, tail)
+
+    def _window(self, told: WindowTold) -> None:
+        stream = self._numbers.get(told.subscription)
+        if stream is None:
+            return
+        try:
+            seq, tail = stream.tell_window(told, self._reached)
+        except Exception:
+            self._untold(stream)
+            return
+        self.events += 1
+        self._broker.tell(stream, seq, tail)
+
+    def _untold(self, stream: CollectionStream) -> None:
+        """A document that cannot be told: its subscribers must not miss it in silence."""
+        log.exception("A change could not be told", extra={"action": "collection.untold"})
+        self._resync([stream], "gap")
 
     def _unfiltered(self, record: DeliveredChange) -> None:
         """The index was unsure (ruling 2): held against everything that follows the collection here."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -160,18 +159,26 @@ class Joining(NamedTuple):
 
 
 class ToldChange:
-    """A delivered change, its images decoded once for all streams."""
+    """A delivered change, its images decoded once for all streams, when one wants to see them."""
+
+    __slots__ = ("_after", "_before", "record")
 
     def __init__(self, record: DeliveredChange) -> None:
         self.record = record
+        self._before: dict[str, Any] | None = None
+        self._after: dict[str, Any] | None = None
 
-    @cached_property
+    @property
     def before(self) -> dict[str, Any] | None:
-        return None if self.record.before is None else decode_image(self.record.before)
+        if self._before is None and self.record.before is not None:
+            self._before = decode_image(self.record.before)
+        return self._before
 
-    @cached_property
+    @property
     def after(self) -> dict[str, Any] | None:
-        return None if self.record.after is None else decode_image(self.record.after)
+        if self._after is None and self.record.after is not None:
+            self._after = decode_image(self.record.after)
+        return self._after
 
 
 class CollectionStream(Stream):

@@ -102,7 +102,7 @@ class EngineThread:
         self.broker.close()
 
     def _batch(self) -> None:
-        while self._calls:
+        while self._calls and not self.broker.much_to_tell:
             self._calls.popleft()()
         inbox, trims = self._inbox, self._trims
         batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]

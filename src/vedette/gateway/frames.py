@@ -293,13 +293,18 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+_AS_THEY_ARE = frozenset((str, int, float, bool, type(None)))
+
+
 def wire_value(value: Any) -> Any:
     """A value as JSON has it: moments as ISO-8601 in UTC with milliseconds, spans as milliseconds."""
     kind = type(value)
-    if kind is str or kind is int or value is None or kind is bool or kind is float:
+    if kind in _AS_THEY_ARE:
         return value
     if kind is dict or isinstance(value, Mapping):
-        return {name: wire_value(each) for name, each in value.items()}
+        return {
+            name: each if type(each) in _AS_THEY_ARE else wire_value(each) for name, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [wire_value(each) for each in value]
     if isinstance(value, datetime):

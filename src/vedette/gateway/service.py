@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from socket import gethostname
@@ -38,10 +39,17 @@ log = logging.getLogger(__name__)
 
 
 class LoopPort:
-    """The gateway in this process: what the broker says is spread on the event loop."""
+    """The gateway in this process: what the broker says is spread on the event loop.
+
+    What is said while the loop is busy is spread together: the more there is to do, the fewer writes it takes.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._waiting: deque[tuple[list[Any], int]] = deque()
+        """What was said and is not spread, and its bytes."""
+        self._called = False
+        """Whether the loop has been asked to spread what waits, and has not begun."""
         self.said: Callable[[list[Any]], None] | None = None
         self._bytes_said = 0
         self._bytes_spread = 0
@@ -51,15 +59,27 @@ class LoopPort:
         return self._bytes_said - self._bytes_spread > CONGESTED_BYTES
 
     def say(self, records: list[Any]) -> None:
-        self._bytes_said += sum(map(link.weight, records))
+        size = sum(map(link.weight, records))
+        self._bytes_said += size
+        self._waiting.append((records, size))
+        if self._called:
+            return
+        self._called = True
         try:
-            self._loop.call_soon_threadsafe(self._spread, records)
+            self._loop.call_soon_threadsafe(self._spread)
         except RuntimeError:  # the loop has ended, and its clients with it
+            self._waiting.clear()
+            self._called = False
             log.debug("Nobody is there any more", extra={"action": "gateway.late"})
 
-    def _spread(self, records: list[Any]) -> None:
-        self._bytes_spread += sum(map(link.weight, records))
-        if self.said is not None:
+    def _spread(self) -> None:
+        self._called = False  # first: what is said from here on may be too late for this time, and asks again
+        records: list[Any] = []
+        while self._waiting:
+            said, size = self._waiting.popleft()
+            records += said
+            self._bytes_spread += size
+        if records and self.said is not None:
             self.said(records)
 
 

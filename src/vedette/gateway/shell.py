@@ -1,8 +1,9 @@
 """One socket: bytes on one side, a connection of the switchboard on the other.
 
 An `asyncio.Protocol` around websockets' own protocol without I/O: it reads and answers frames, this moves bytes. What
-is sent to many is framed once (`parcel.py`) and written to every transport; nothing is awaited per receiver. The
-transport's buffer is the client's outbox, its limits the high and low marks.
+is sent to many is framed once (`parcel.py`) and written to every transport; nothing is awaited per receiver. Of a batch
+with much in it a socket gets its part in one write (`cork.py`). The transport's buffer is the client's outbox, its
+limits the high and low marks.
 """
 
 from __future__ import annotations
@@ -294,10 +295,24 @@ class WebSocketShell(asyncio.Protocol):
         self.send(bundle)
 
     def send(self, parcel: Parcel | Bundle) -> None:
+        cork = self._server.board.cork
+        if cork.on:
+            cork.hold(self, parcel.framed)
+        else:
+            self.write(parcel.framed)
+
+    def write_held(self, framed: bytes) -> None:
+        try:
+            self.write(framed)
+        except Exception:
+            log.exception("A socket could not be written to", extra={"action": "gateway.write_failed"})
+            self._give_up(CloseCode.INTERNAL)
+
+    def write(self, framed: bytes) -> None:
+        """One or more whole frames."""
         transport = self._transport
         if transport is None or self._closing_at is not None or transport.is_closing():
             return
-        framed = parcel.framed
         if self._descriptor >= 0 and not transport.get_write_buffer_size():
             framed = self._write_now(framed)
         if not framed:
@@ -322,6 +337,7 @@ class WebSocketShell(asyncio.Protocol):
     def close(self, code: int, reason: str) -> None:
         if self._closing_at is not None:
             return
+        self._server.board.cork.let_go(self)
         self._sent_code = code
         protocol = self._awake()
         if protocol.state is WebSocketState.OPEN:

@@ -15,6 +15,7 @@ from vedette.clock import Clock
 from vedette.gateway import link
 from vedette.gateway.auth import Authority
 from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.cork import Cork
 from vedette.gateway.frames import message
 from vedette.gateway.limits import GatewayLimits
 from vedette.gateway.outbox import Intake, Load, Watermarks
@@ -26,7 +27,8 @@ from vedette.gateway.tally import Delays, Tally
 __all__ = ["Switchboard"]
 
 log = logging.getLogger(__name__)
-
+FEW_RUNS = 8
+"""A batch with more runs than that is gathered by receiver. One event to many, and its answer, is not."""
 
 _Member = tuple[Connection, list[Subscription]]
 
@@ -60,11 +62,14 @@ class Switchboard:
         self.bridged_bytes = 0
         """What waits for clients that are no sockets of a `GatewayServer`: readers of server-sent events."""
         self.watermarks = Watermarks(limits.gateway_outbox_bytes)
+        self.cork = Cork()
         self.now = clock.now
         self._monotonic = clock.monotonic
         self._ask = ask
         self._last_number = 0
         self._audiences: dict[int, _Audience] = {}
+        self._untimed: list[tuple[Delays, float, int]] = []
+        """Events of a corked batch that nobody was written to yet: since when, to how many."""
 
     # --- connections come and go --------------------------------------------------------------------------------
 
@@ -115,11 +120,23 @@ class Switchboard:
 
     def said(self, records: Iterable[Any]) -> None:
         """Spread a batch. What one record does wrong keeps no other from its receivers."""
-        for kind, group in groupby(records, _run):
+        runs = [(kind, list(group)) for kind, group in groupby(records, _run)]
+        if len(runs) <= FEW_RUNS:
+            self._spread(runs)
+            return
+        with self.cork:
+            self._spread(runs)
+        untimed, self._untimed = self._untimed, []
+        now = self._monotonic()
+        for delays, at, times in untimed:
+            delays.add(max(0.0, now - at), times)
+
+    def _spread(self, runs: list[tuple[Any, list[Any]]]) -> None:
+        for kind, run in runs:
             if isinstance(kind, int):
-                self._guarded(Switchboard._told, list(group))
+                self._guarded(Switchboard._told, run)
                 continue
-            for record in group:
+            for record in run:
                 self._guarded(_SAID.get(kind, Switchboard._unknown), record)
 
     def _guarded(self, spread: Callable[[Switchboard, Any], None], said: Any) -> None:
@@ -140,15 +157,23 @@ class Switchboard:
         if audience is None:
             return
         rest: Collection[_Member] = audience.members.values()
+        if len(run) == 1:
+            self._count(audience, run[0], self._tell(audience.head, rest, run[0]))
+            return
         at_once = 0
-        if len(run) > 1 and self.watermarks.load is Load.NORMAL:
+        if self.watermarks.load is Load.NORMAL:
             rest = self._tell_at_once(audience, run)
             at_once = len(audience.members) - len(rest)
         receivers = [at_once + self._tell(audience.head, rest, record) for record in run]
-        self.tally.delivered += sum(receivers)
-        now = self._monotonic()
         for record, times in zip(run, receivers, strict=True):
-            audience.delays.add(max(0.0, now - record.at), times)
+            self._count(audience, record, times)
+
+    def _count(self, audience: _Audience, record: link.Told, times: int) -> None:
+        self.tally.delivered += times
+        if self.cork.on:
+            self._untimed.append((audience.delays, record.at, times))
+        else:
+            audience.delays.add(max(0.0, self._monotonic() - record.at), times)
 
     def _tell_at_once(self, audience: _Audience, run: list[link.Told]) -> list[_Member]:
         """Returns those who have to be looked at event by event."""

@@ -37,8 +37,8 @@ class StreamHistory:
     lost_until: int
     """The last seq that can no longer be replayed; at first where the stream began."""
     last_seq: int
-    events: deque[Retained] | tuple[()] = ()
-    """Oldest first; most streams are quiet, and hold nothing."""
+    events: deque[Retained] | tuple[Retained, ...] = ()
+    """Oldest first; most streams are quiet and hold nothing, or one event: there is no deque for that."""
 
     def reaches(self, seq: int) -> bool:
         """Whether everything after `seq` is here, and `seq` is a place this stream has been at."""
@@ -72,9 +72,11 @@ class ReplayWindow:
         """Keep what was told just now; whatever no longer fits leaves."""
         if seq <= history.last_seq:
             raise ValueError(f"seq {seq} does not follow {history.last_seq}")
-        if not isinstance(history.events, deque):
-            history.events = deque()
-        history.events.append(Retained(seq, tail, now))
+        event, kept = Retained(seq, tail, now), history.events
+        if type(kept) is deque:
+            kept.append(event)
+        else:
+            history.events = deque((*kept, event)) if kept else (event,)
         history.last_seq = seq
         self._order.append((history, seq))
         self._events += 1
@@ -85,16 +87,17 @@ class ReplayWindow:
 
     def expire(self, now: float) -> None:
         """Let go of what is beyond a bound."""
-        oldest = now - self.bounds.seconds
-        while self._order:
-            history, seq = self._order[0]
-            first = history.events[0] if history.events and history.events[0].seq <= seq else None
-            over = self._events > self.bounds.events or self.bytes > self.bounds.bytes
-            if first is not None and not over and first.at >= oldest:
-                return
-            self._order.popleft()
-            if first is not None:
+        bounds, order = self.bounds, self._order
+        oldest = now - bounds.seconds
+        while order:
+            history, seq = order[0]
+            first = history.events[0] if history.events else None
+            if first is not None and first.seq <= seq:
+                over = self._events > bounds.events or self.bytes > bounds.bytes
+                if not over and first.at >= oldest:
+                    return
                 self._lose(history)
+            order.popleft()
 
     def trim(self, history: StreamHistory, seq: int) -> None:
         """Everyone who could ask for these events has them: they need not be kept."""
@@ -107,10 +110,11 @@ class ReplayWindow:
             self._lose(history)
 
     def _lose(self, history: StreamHistory) -> None:
-        assert isinstance(history.events, deque)
-        event = history.events.popleft()
-        if not history.events:
-            history.events = ()
+        kept = history.events
+        if type(kept) is deque and len(kept) > 1:
+            event = kept.popleft()
+        else:
+            event, history.events = kept[0], ()
         history.lost_until = event.seq
         self._events -= 1
         self.bytes -= len(event.tail)

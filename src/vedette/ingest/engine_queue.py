@@ -1,8 +1,9 @@
 """The file queue on an engine database: a consume-mode WATCH over `FileTask` nodes.
 
-Two watches over the same nodes hand them out, one with high priorities first and one with low ones first; a claim is
-global, so a task is in one hand whichever of them gave it. Attempts, delays and dead letters are the engine's. What is
-known of each task besides (`QueueImages`) is an image for us and for others, and made anew at the start.
+A watch hands them out, high priorities first. As soon as tasks differ in priority there is a second one over the same
+nodes, low ones first; a claim is global, so a task is in one hand whichever of them gave it. Attempts, delays and dead
+letters are the engine's. What is known of each task besides (`QueueImages`) is an image for us and for others, and made
+anew at the start.
 
 A task that is put while somebody works on it: its node takes the new operation at once, and at the end of the work the
 node is replaced by a fresh one, in one transaction with the ACK. Whoever dies before has lost nothing.
@@ -11,9 +12,9 @@ node is replaced by a fresh one, in one transaction with the ACK. Whoever dies b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Self
 
 from vedette.change import Event
 from vedette.engine.database import Database
+from vedette.engine.watch_handle import WatchHandle
 from vedette.errors import FolderError, StoreError, WatchError
 from vedette.handshake.failures import MAX_REDELIVERIES
 from vedette.handshake.fairness import FairTurns
@@ -85,11 +87,23 @@ class EngineFileQueue:
         self._asides: list[tuple[datetime, str]] = []
         """A heap of what was put aside, by the moment it is let go."""
         self._turns = FairTurns()
+        self._high_first = self._line("DESC")
+        self._low_first: WatchHandle | None = None
+        """While all priorities are equal both would hand out the same, and a line costs something for every task."""
+        self._priorities: set[int] = set()
+        """That tasks have, or had."""
         self._restore()
-        self._high_first = self._session.watch(_WATCH % "DESC", lease=lease)
-        self._low_first = self._session.watch(_WATCH % "ASC", lease=lease)
-        for handle in (self._high_first, self._low_first):
-            handle.poll(1)  # `initial`, which says nothing
+
+    def _line(self, direction: str) -> WatchHandle:
+        handle = self._session.watch(_WATCH % direction, lease=self._lease)
+        handle.poll(1)  # `initial`, which says nothing
+        return handle
+
+    def _tell_apart(self, priorities: Iterable[int]) -> None:
+        """There are tasks of these, or will be."""
+        self._priorities.update(priorities)
+        if self._low_first is None and len(self._priorities) > 1:
+            self._low_first = self._line("ASC")
 
     def close(self) -> None:
         """What is claimed is free for the next owner, and no attempt is counted. The database stays open."""
@@ -121,7 +135,7 @@ class EngineFileQueue:
         wanted: dict[str, FileTask] = {}
         for task in tasks:
             key = task.key
-            wanted[key] = joined(wanted.get(key), task)
+            wanted[key] = joined(wanted[key], task) if key in wanted else task
         known = self._images.by_key(wanted)
         self._nodes.redrive(before for before in known.values() if before.dead_at is not None)
         for key in known:
@@ -129,6 +143,7 @@ class EngineFileQueue:
             if claim is not None and claim.aside:
                 self._let_go(claim)
         now = self._clock.now()
+        self._tell_apart({task.priority for task in tasks})
         with self._nodes.transaction(durable=False):
             new = self._nodes.spawn_all([task for key, task in wanted.items() if key not in known], now)
             changed = [
@@ -139,13 +154,15 @@ class EngineFileQueue:
             claim = self._by_key.get(after.task.key)
             if claim is not None:
                 claim.image, claim.again = after, True
-        self._images.record([*((None, image) for image in new), *changed])
+        self._images.add(new)
+        self._images.record(changed)
 
     # ---- claims
 
     def claim(self, limit: int, worker_id: str) -> list[ClaimedTask]:
         with self._settled():
-            handle = self._low_first if self._turns.low_first() else self._high_first
+            low_first = self._low_first if self._turns.low_first() else None
+            handle = low_first or self._high_first
             self._turns = self._turns.next()
             events = handle.poll(limit)
             known = self._images.by_key([(event.match or {})["t.key"] for event in events])
@@ -153,8 +170,7 @@ class EngineFileQueue:
             claimed, changes = [], []
             for event in events:
                 before = known[(event.match or {})["t.key"]]
-                after = replace(
-                    before,
+                after = before._replace(
                     attempts=int(event.attributes["attempt"]) - 1,
                     lease_until=lease_until,
                     worker_id=worker_id,
@@ -231,8 +247,7 @@ class EngineFileQueue:
         now, before = self._clock.now(), claim.image
         failed = before.attempts + attempts
         is_dead = not retry or failed > MAX_REDELIVERIES
-        after = replace(
-            before.free(),
+        after = before.free()._replace(
             attempts=failed,
             error=error,
             due_at=now + delay if delay and not is_dead else None,
@@ -251,7 +266,7 @@ class EngineFileQueue:
     def _give_back_untried(self, claim: _Claim, error: str, delay: timedelta) -> None:
         before = claim.image
         due_at = self._clock.now() + delay if delay else None
-        after = replace(before.free(), error=error, due_at=due_at)
+        after = before.free()._replace(error=error, due_at=due_at)
         if due_at is None:
             self._let_go(claim)
         else:
@@ -335,7 +350,7 @@ class EngineFileQueue:
 
     def _revive(self, dead: Sequence[TaskImage]) -> None:
         self._nodes.redrive(dead)
-        self._images.record([(before, replace(before, attempts=0, dead_at=None)) for before in dead])
+        self._images.record([(before, before._replace(attempts=0, dead_at=None)) for before in dead])
 
     def discard(self, watch_id: str) -> int:
         with self._settled():
@@ -377,7 +392,7 @@ class EngineFileQueue:
 
     def _note_lapsed(self) -> None:
         """Leases that ended: the engine has counted the attempts."""
-        for handle in (self._high_first, self._low_first):
+        for handle in filter(None, (self._high_first, self._low_first)):
             for record in handle.errors():
                 claim = self._claims.get(record.fields["delivery_id"]) if record.code == "E8003" else None
                 if claim is None:
@@ -421,6 +436,7 @@ class EngineFileQueue:
         known = {image.element: image.free() for image in self._images.all()}
         known.update((claim.image.element, claim.image) for claim in self._claims.values())
         images = [_kept(image, known) for image in self._nodes.images()]
+        self._tell_apart({image.task.priority for image in images})
         self._images.replace_all(sorted(images, key=lambda image: image.queued_at))
 
 
@@ -428,7 +444,7 @@ def _kept(image: TaskImage, known: Mapping[str, TaskImage]) -> TaskImage:
     before = known.get(image.element)
     if before is None or image.dead_at is not None or before.dead_at is not None:
         return image
-    return replace(before, task=image.task)
+    return before._replace(task=image.task)
 
 
 def _ended(claim_id: str) -> FolderError:

@@ -59,8 +59,8 @@ class FolderFeed:
     ) -> None:
         self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
         self._health = health or HealthConfig()
-        self._told: tuple[str | None, int] = (None, 0)
-        """What was last said of the folder's availability: why it is down, how much is unreadable."""
+        self._told: tuple[str | None, int] | None = None
+        """What we last said of the folder's availability: why it is down, how much is unreadable."""
 
     def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
         """Those whose tasks are in the queue now."""
@@ -87,7 +87,7 @@ class FolderFeed:
         tasks: list[FileTask] = []
 
         def granted(block: Sequence[FileChange]) -> bool:
-            more = [task for change in block for task in _tasks(row, change, exclusions, others, now)]
+            more = _tasks(row, block, exclusions, others, now)
             if more and not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
                 return False
             taken.extend(block)
@@ -113,8 +113,8 @@ class FolderFeed:
         """Noted and logged when it changes, not after every look."""
         if (down, len(unreadable)) == self._told:
             return
-        self._told = (down, len(unreadable))
         self._tables.note_available(self._watch_id, down)
+        self._told = (down, len(unreadable))
         if down is not None or unreadable:
             log.warning(
                 "A folder cannot be looked at as a whole: %s",
@@ -129,31 +129,44 @@ class FolderFeed:
 
 
 def _tasks(
-    row: WatchRow, change: FileChange, exclusions: Sequence[Exclusion], others: OtherTakers, now: datetime
-) -> Iterator[FileTask]:
+    row: WatchRow,
+    changes: Sequence[FileChange],
+    exclusions: Sequence[Exclusion],
+    others: OtherTakers,
+    now: datetime,
+) -> list[FileTask]:
     """Of a move two: the old path goes, the new one comes. What is excluded has no chunks.
 
     What another watch of the collection takes is not deleted: that watch tells when it goes.
     """
-    root = row.config.path.rstrip("/")
-    if change.old_path is not None and not others.keep(old := f"{root}/{change.old_path}"):
-        yield _task(row, old, FileOperation.DELETE)
-    path = f"{root}/{change.path}"
-    left = bool(exclusions) and excluding(exclusions, path, now) is not None
-    operation = FileOperation.DELETE if left else _OPERATIONS[change.kind]
-    if operation is not FileOperation.DELETE or not others.keep(path):
-        yield _task(row, path, operation)
-
-
-def _task(row: WatchRow, path: str, operation: FileOperation) -> FileTask:
     config = row.config
-    return FileTask(
-        path=path,
-        watch_id=config.watch_id,
-        collection=config.collection,
-        operation=operation,
-        priority=config.watch_priority,
+    root, watch_id, collection, priority = (
+        config.path.rstrip("/"),
+        config.watch_id,
+        config.collection,
+        config.watch_priority,
     )
+    tasks: list[FileTask] = []
+
+    def add(path: str, operation: FileOperation) -> None:
+        if operation is not FileOperation.DELETE or not others.keep(path):
+            tasks.append(
+                FileTask(
+                    path=path,
+                    watch_id=watch_id,
+                    collection=collection,
+                    operation=operation,
+                    priority=priority,
+                )
+            )
+
+    for kind, relative, _, old_path in changes:
+        if old_path is not None:
+            add(f"{root}/{old_path}", FileOperation.DELETE)
+        path = f"{root}/{relative}"
+        left = bool(exclusions) and excluding(exclusions, path, now) is not None
+        add(path, FileOperation.DELETE if left else _OPERATIONS[kind])
+    return tasks
 
 
 def _blocks(changes: Sequence[FileChange], tasks: int) -> Iterator[Sequence[FileChange]]:

@@ -21,8 +21,9 @@ __all__ = ["QueueImages"]
 
 log = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.05
-PATIENCE = 40
+QUIET_SECONDS = 0.2
+"""Longer than between two batches of a burst."""
+PATIENCE = 10
 MOST_UNWRITTEN = 50_000
 """Tasks; whoever adds more writes."""
 
@@ -66,6 +67,18 @@ class QueueImages:
             self._keys = {image.task.key for image in images}
             self._held = Counter(image.task.watch_id for image in images if image.dead_at is None)
 
+    def add(self, images: Sequence[TaskImage]) -> None:
+        """Tasks that are new, and wait."""
+        if not images:
+            return
+        with self._changed:
+            self._records += 1
+            fresh = {image.task.key: image for image in images}
+            self._unwritten.update(fresh)
+            self._keys.update(fresh)
+            self._held.update([image.task.watch_id for image in images])
+        self._told()
+
     def record(self, changes: Sequence[tuple[TaskImage | None, TaskImage | None]]) -> None:
         """Before ▸ after."""
         if not changes:
@@ -79,6 +92,10 @@ class QueueImages:
                 if changed is not None:
                     self._unwritten[changed.task.key] = after
                     (self._keys.discard if after is None else self._keys.add)(changed.task.key)
+        self._told()
+
+    def _told(self) -> None:
+        with self._changed:
             many = len(self._unwritten) > MOST_UNWRITTEN
             self._changed.notify()
         if many:

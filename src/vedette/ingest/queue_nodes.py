@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
 from vedette.engine.session import Session
 from vedette.errors import VedetteError
@@ -78,15 +79,8 @@ class TaskNodes:
         if before.due_at is not None and not claimed:
             self.kill(task.key)
             return self.spawn(task, before.queued_at)
-        values = {
-            "key": task.key,
-            "watch_id": task.watch_id,
-            "operation": task.operation.value,
-            "deletes": task.operation is FileOperation.DELETE,
-            "priority": task.priority,
-        }
-        self._session.execute_undurably(_CHANGE, values)
-        return replace(before, task=task, due_at=None)
+        self._session.execute_undurably(_CHANGE, {**_values(task), "key": task.key})
+        return before._replace(task=task, due_at=None)
 
     def spawn(self, task: FileTask, queued_at: datetime) -> TaskImage:
         """Within a transaction."""
@@ -96,9 +90,9 @@ class TaskNodes:
     def spawn_all(self, tasks: Iterable[FileTask], queued_at: datetime) -> list[TaskImage]:
         """Within a transaction; the images in the order of the tasks."""
         images: list[TaskImage] = []
-        for common, group in groupby(tasks, _common):
+        for _, group in groupby(tasks, _in_common):
             alike = list(group)
-            values = {**common._asdict(), "queued_at": queued_at}
+            values = {**_values(alike[0]), "queued_at": queued_at}
             whole = len(alike) - len(alike) % _TOGETHER
             for start in range(0, whole, _TOGETHER):
                 images += self._spawn(_SPAWN_TOGETHER, alike[start : start + _TOGETHER], values)
@@ -106,12 +100,13 @@ class TaskNodes:
                 images += self._spawn(_SPAWN, [task], values)
         return images
 
-    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> Iterator[TaskImage]:
+    def _spawn(self, text: str, tasks: Sequence[FileTask], common: Mapping[str, Any]) -> list[TaskImage]:
         own = chain.from_iterable([(task.key, task.path) for task in tasks])
         made = self._session.execute_undurably(text, {**common, **dict(zip(_PLACES, own, strict=False))})
         queued_at = common["queued_at"]
-        for (element,), task in zip(made.rows, tasks, strict=True):
-            yield TaskImage(element=element, task=task, queued_at=queued_at)
+        return [
+            TaskImage(element, task, queued_at) for (element,), task in zip(made.rows, tasks, strict=True)
+        ]
 
     def kill(self, key: str) -> None:
         """Within a transaction."""
@@ -151,26 +146,24 @@ class TaskNodes:
             log.debug("Nothing to roll back: %s", error)
 
 
-class _Common(NamedTuple):
-    """What the tasks of one folder mostly have in common."""
-
-    watch_id: str
-    collection: str
-    operation: str
-    deletes: bool
-    priority: int
+_in_common = attrgetter("watch_id", "collection", "operation", "priority")
+"""What the tasks of one folder mostly have in common."""
 
 
-def _common(task: FileTask) -> _Common:
-    operation = task.operation
-    return _Common(
-        task.watch_id, task.collection, operation.value, operation is FileOperation.DELETE, task.priority
-    )
+def _values(task: FileTask) -> dict[str, Any]:
+    """The same, as attributes of the node."""
+    return {
+        "watch_id": task.watch_id,
+        "collection": task.collection,
+        "operation": task.operation.value,
+        "deletes": task.operation is FileOperation.DELETE,
+        "priority": task.priority,
+    }
 
 
-def joined(earlier: FileTask | None, later: FileTask) -> FileTask:
+def joined(earlier: FileTask, later: FileTask) -> FileTask:
     """Two tasks of one path are one: the later operation, the higher priority."""
-    return later if earlier is None else replace(later, priority=max(earlier.priority, later.priority))
+    return replace(later, priority=max(earlier.priority, later.priority))
 
 
 def _task(match: Mapping[str, Any]) -> FileTask:

@@ -41,8 +41,8 @@ __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "of
 Offset: TypeAlias = dict[str, Any]
 SMALL_RANGE = 2_000
 """Rows; a range with fewer is one task: more would only cost their start."""
-READ_ROWS = 5_000
-"""Rows of one Arrow batch."""
+READ_ROWS = 1_000
+"""Rows of one Arrow batch: gateways work on one while the next is read and matched."""
 WAIT_SECONDS = 0.1
 """How long one wait for a change lasts; then new subscriptions are looked for."""
 PATIENCE_SECONDS = 1.0

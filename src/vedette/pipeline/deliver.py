@@ -1,62 +1,100 @@
 """Stage 6: deliveries go to the gateways' ingest sockets, at least once; the batch counts when all are accepted.
 
-A gateway that does not answer is tried again while its lease lasts. When the lease is over the gateway is gone: its
-clients come back elsewhere and resume or resync there, so nobody waits for it. That it was passed over is entered at
-the registry: if it lives after all it finds that it has lost its place, and its subscribers begin anew.
+`deliver` sends and does not wait (`outgoing.py` says why that is safe); `settle` waits, at the end of a share.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Mapping
-from threading import Event as Flag
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
 from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.ingest_frames import Complete, DeliveredChange, WindowTold
-from vedette.pipeline.ingest_link import IngestLink, connect
-from vedette.pipeline.members import forget_gateways, gateways_of, give_up
+from vedette.pipeline.ingest_link import IngestLink
+from vedette.pipeline.members import gateways_of
+from vedette.pipeline.outgoing import Outgoing, drop_link, link_to
 from vedette.pipeline.schema import OUTCOME
 from vedette.sources.journal import open_journal
 from vedette.sources.records import Quarantined
 from vedette.values import timestamp_to_ms
 
-__all__ = ["close_links", "complete", "deliver", "deliver_windows"]
+__all__ = ["abandon", "complete", "deliver", "deliver_windows", "much_is_out", "settle"]
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
-PAUSE_SECONDS = 0.05
-_links: dict[str, IngestLink] = {}
-"""Open links of this worker process, by address. They outlive tasks; a worker that dies takes them along."""
+MOST_OUT = 20_000
+MOST_BYTES_OUT = 64 * 1024 * 1024
+"""What a task sends before it waits until it is accepted: it keeps it until then, and so does the gateway."""
+_NAMES = (
+    "tenant",
+    "collection",
+    "key",
+    "op",
+    "partition",
+    "epoch",
+    "seq",
+    "offset",
+    "time_ms",
+    "before",
+    "after",
+    "enter",
+    "update",
+    "leave",
+    "unfiltered",
+)
+
+
+class _Out:
+    """What this worker's task has sent since it settled last."""
+
+    def __init__(self) -> None:
+        self.changes: Outgoing[DeliveredChange] = Outgoing(IngestLink.deliver)
+        self.bytes = 0
+
+
+_out = _Out()
 
 
 def deliver(batch: pa.RecordBatch, context: PipelineContext) -> pa.RecordBatch:
-    """Send everything, then wait until everything is accepted."""
-    rows = batch.to_pylist()
-    poisoned = [row for row in rows if row["problem"] is not None]
-    _quarantine(poisoned, context)
-    by_gateway: dict[int, list[DeliveredChange]] = {}
-    for row in rows:
-        if row["problem"] is None:
-            by_gateway.setdefault(row["gateway"], []).append(_change(row))
-    lost = _deliver_all(by_gateway, IngestLink.deliver, context)
-    matches = sum(len(row["enter"]) + len(row["update"]) + len(row["leave"]) for row in rows)
+    """Send everything, and count what was found. Whether it arrives `settle` knows."""
+    usable = batch.filter(pc.is_null(batch["problem"]))
+    poisoned = batch.num_rows - usable.num_rows
+    if poisoned:
+        _quarantine(batch.filter(pc.is_valid(batch["problem"])).to_pylist(), context)
+    _out.changes.send(_by_gateway(usable), context)
+    _out.bytes += usable.nbytes
     counts = {
-        "deliveries": len(rows) - len(poisoned) - lost,
-        "matches": matches,
-        "undeliverable": lost,
-        "quarantined": len(poisoned),
+        "matches": sum(len(batch[name].flatten()) for name in ("enter", "update", "leave")),
+        "quarantined": poisoned,
         "skipped": 0,
-        "broadcast": sum(row["unfiltered"] for row in rows),
+        "broadcast": batch["unfiltered"].true_count,
         **telemetry.take(),
     }
     return pa.RecordBatch.from_pylist([counts], schema=OUTCOME)
+
+
+def settle(context: PipelineContext) -> pa.RecordBatch:
+    """Wait until everything that was sent is accepted, and count it."""
+    sent = len(_out.changes)
+    lost = _out.changes.settle(context)
+    _out.bytes = 0
+    return pa.RecordBatch.from_pylist([{"deliveries": sent - lost, "undeliverable": lost}], schema=OUTCOME)
+
+
+def much_is_out() -> bool:
+    """Whether it is time to settle, although there is more to send."""
+    return len(_out.changes) >= MOST_OUT or _out.bytes >= MOST_BYTES_OUT
+
+
+def abandon() -> None:
+    """A task begins: what one that failed here has sent and not settled is sent again by another."""
+    _out.changes.clear()
+    _out.bytes = 0
 
 
 def complete(frame: Complete, context: PipelineContext) -> None:
@@ -66,104 +104,54 @@ def complete(frame: Complete, context: PipelineContext) -> None:
     """
     for gateway in gateways_of(context.registry):
         try:
-            _link(gateway.address, context).tell(frame)
+            link_to(gateway.address, context).tell(frame)
         except PipelineError as error:
             log.info(
                 "A gateway did not hear the end of a batch: %s", error, extra={"action": "complete.untold"}
             )
-            _drop(gateway.address)
-
-
-def close_links() -> None:
-    """Let go of all gateways; the next delivery connects anew."""
-    for address in list(_links):
-        _drop(address)
-
-
-def _change(row: dict[str, object]) -> DeliveredChange:
-    names = (
-        "tenant",
-        "collection",
-        "key",
-        "op",
-        "partition",
-        "epoch",
-        "seq",
-        "offset",
-        "time_ms",
-        "before",
-        "after",
-    )
-    lists = ("enter", "update", "leave", "unfiltered")
-    values = {name: row[name] for name in (*names, *lists)}
-    newer_than = row["newer_than"]
-    assert isinstance(newer_than, int)
-    return DeliveredChange(**values, again=newer_than >= 0)  # type: ignore[arg-type]
+            drop_link(gateway.address)
 
 
 def deliver_windows(by_gateway: Mapping[int, list[WindowTold]], context: PipelineContext) -> int:
-    """What window ends tell, the same way; returns how many nobody is there to take."""
-    return _deliver_all(by_gateway, IngestLink.deliver_windows, context)
+    """What window ends tell, the same way, and settled; returns how many nobody is there to take."""
+    windows: Outgoing[WindowTold] = Outgoing(IngestLink.deliver_windows)
+    windows.send(by_gateway, context)
+    return windows.settle(context)
 
 
-def _deliver_all(
-    by_gateway: Mapping[int, list[T]], send: Callable[[IngestLink, list[T]], None], context: PipelineContext
-) -> int:
-    """Returns how many deliveries nobody is there to take."""
-    waiting, lost, pause = dict(by_gateway), 0, Flag()
-    while waiting:
-        addresses = {gateway.number: gateway.address for gateway in gateways_of(context.registry)}
-        for number in list(waiting):
-            if number not in addresses:
-                give_up(context.registry, number)
-                lost += len(waiting.pop(number))
-        sent = [n for n in waiting if _attempt(addresses[n], send, waiting[n], context)]
-        settled = [number for number in sent if _settled(addresses[number])]
-        for number in settled:
-            del waiting[number]
-        if waiting:
-            forget_gateways(context.registry)
-            pause.wait(PAUSE_SECONDS)
-    return lost
-
-
-def _attempt(
-    address: str, send: Callable[[IngestLink, list[T]], None], items: list[T], context: PipelineContext
-) -> bool:
-    try:
-        send(_link(address, context), items)
-    except PipelineError:
-        _drop(address)
-        return False
-    return True
-
-
-def _settled(address: str) -> bool:
-    try:
-        _links[address].settle()
-    except (PipelineError, KeyError):
-        _drop(address)
-        return False
-    return True
-
-
-def _link(address: str, context: PipelineContext) -> IngestLink:
-    link = _links.get(address)
-    if link is None:
-        link = _links[address] = connect(address, context.secret, f"worker {os.getpid()}")
-    return link
-
-
-def _drop(address: str) -> None:
-    link = _links.pop(address, None)
-    if link is not None:
-        link.close()
+def _by_gateway(batch: pa.RecordBatch) -> dict[int, list[DeliveredChange]]:
+    """Column by column: this is done for every change."""
+    found: dict[int, list[DeliveredChange]] = {number: [] for number in batch["gateway"].unique().to_pylist()}
+    columns = (batch[name].to_pylist() for name in ("gateway", "newer_than", *_NAMES))
+    # Named one by one: a dictionary in between takes as long as the rest together.
+    for gateway, newer, tenant, collection, key, op, place, epoch, seq, offset, at, *rest in zip(
+        *columns, strict=True
+    ):
+        before, after, enter, update, leave, unfiltered = rest
+        found[gateway].append(
+            DeliveredChange(
+                tenant=tenant,
+                collection=collection,
+                key=key,
+                op=op,
+                partition=place,
+                epoch=epoch,
+                seq=seq,
+                offset=offset,
+                time_ms=at,
+                before=before,
+                after=after,
+                enter=enter,
+                update=update,
+                leave=leave,
+                again=newer >= 0,
+                unfiltered=unfiltered,
+            )
+        )
+    return found
 
 
 def _quarantine(rows: Iterable[dict[str, object]], context: PipelineContext) -> None:
-    rows = list(rows)
-    if not rows:
-        return
     journal = open_journal(context.journal)
     now = timestamp_to_ms(SystemClock().now())
     for row in rows:

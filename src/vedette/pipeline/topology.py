@@ -7,7 +7,7 @@ shuffle cost 230-350 ms a batch where this costs about 70 (docs/design/pipeline.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from vedette.pipeline import telemetry
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
-from vedette.pipeline.deliver import complete, deliver
+from vedette.pipeline.deliver import abandon, complete, deliver, much_is_out, settle
 from vedette.pipeline.ingest_frames import Complete
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
@@ -50,28 +50,44 @@ def _attempt() -> int:
 
 
 def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What runs in the workers: every batch of a range through the stages, then the end of the range is told."""
+    """What runs in the workers: every piece of a range through the stages, then the end of the range is told.
+
+    Pieces are sent without waiting. What came of them is said when everything is accepted, and only then is the end
+    told.
+    """
     run = fuse(STAGES)
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        telemetry.take()  # an attempt that failed here before counted for nothing
+        abandon()
+        done: list[pa.RecordBatch] = []
         for batch in batches:
             marks = pc.equal(batch["op"], PROGRESS)
             changes = batch.filter(pc.invert(marks))
             if changes.num_rows:
-                telemetry.take()  # an attempt that failed here before counted for nothing
-                if attempt := _attempt():
-                    telemetry.note_repeated(changes.num_rows)
-                    remark("task.repeated", "task", f"A task runs again, for the {attempt}. time")
-                yield run(changes, context)
-            for mark in batch.filter(marks).to_pylist():
-                if mark["epoch"]:
-                    yield pa.RecordBatch.from_pylist([{"skipped": mark["epoch"]}], schema=OUTCOME)
-                frame = Complete(
-                    offset=mark["offset"],
-                    share=mark["partition"],
-                    shares=mark["seq"],
-                    version=mark["version"],
-                )
-                complete(frame, context)
+                _note_attempt(changes.num_rows)
+                done.append(run(changes, context))
+            ends = batch.filter(marks).to_pylist()
+            if done and (ends or much_is_out()):
+                yield pa.concat_batches([*done, settle(context)])
+                done = []
+            for end in ends:
+                if end["epoch"]:
+                    yield pa.RecordBatch.from_pylist([{"skipped": end["epoch"]}], schema=OUTCOME)
+                complete(_end_of(end), context)
+        if done:
+            yield pa.concat_batches([*done, settle(context)])
 
     return through
+
+
+def _note_attempt(changes: int) -> None:
+    if attempt := _attempt():
+        telemetry.note_repeated(changes)
+        remark("task.repeated", "task", f"A task runs again, for the {attempt}. time")
+
+
+def _end_of(mark: dict[str, Any]) -> Complete:
+    return Complete(
+        offset=mark["offset"], share=mark["partition"], shares=mark["seq"], version=mark["version"]
+    )

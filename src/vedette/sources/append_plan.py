@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 from vedette.sources.records import ChangeRow, Partition, Source, SourceEvent
 from vedette.sources.stable_hash import text_hash
 
-__all__ = ["AppendPlan", "ImageKey", "partition_of", "plan_append"]
+__all__ = ["AppendPlan", "ImageKey", "keys_of", "partition_of", "plan_append"]
 
 
-class ImageKey(NamedTuple):
-    collection: str
-    key: str
+ImageKey: TypeAlias = tuple[str, str]
+"""A collection and a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,17 @@ def partition_of(tenant: str, collection: str, key: str, count: int) -> int:
     return text_hash(f"{tenant}\0{collection}\0{key}") % count
 
 
+def keys_of(events: Sequence[SourceEvent]) -> dict[str, set[str]]:
+    """The keys of the events, by collection."""
+    found: dict[str, set[str]] = {}
+    for event in events:
+        keys = found.get(event.collection)
+        if keys is None:
+            keys = found[event.collection] = set()
+        keys.add(event.key)
+    return found
+
+
 def plan_append(
     source: Source,
     partitions: Sequence[Partition],
@@ -54,48 +64,41 @@ def plan_append(
         dict[ImageKey, bytes | None](images),
         dict[ImageKey, bytes | None](),
     )
-    rows = []
+    rows: list[ChangeRow] = []
+    moved: dict[int, int] = {}
+    name_of, tenant = source.name, source.tenant
     for event in events:
         if event.event_id in seen:
             continue
         seen.add(event.event_id)
-        name = ImageKey(event.collection, event.key)
+        collection, key, after = event.collection, event.key, event.after
+        name = (collection, key)
         before = event.before if event.before is not None else current.get(name)
-        known = before is not None or event.created or name in touched
-        if before is None and event.after is None:
+        if before is None and after is None:
             continue  # a deletion of what nobody ever saw: there is nothing to tell
-        place = places[partition_of(source.tenant, event.collection, event.key, len(places))]
-        seqs[place.id] += 1
-        current[name] = touched[name] = event.after
-        rows.append(_row(source, place, seqs[place.id], event, before, known, now_ms))
-    changed = {id: seq for id, seq in seqs.items() if any(row.partition == id for row in rows)}
-    return AppendPlan(rows=tuple(rows), images=touched, seqs=changed, repeated=len(events) - len(rows))
-
-
-def _row(
-    source: Source,
-    place: Partition,
-    seq: int,
-    event: SourceEvent,
-    before: bytes | None,
-    known: bool,
-    now_ms: int,
-) -> ChangeRow:
-    return ChangeRow(
-        offset=0,
-        source=source.name,
-        tenant=source.tenant,
-        partition=place.id,
-        epoch=place.epoch,
-        seq=seq,
-        event_id=event.event_id,
-        collection=event.collection,
-        key=event.key,
-        op="delete" if event.after is None else "create" if before is None else "update",
-        before=before,
-        after=event.after,
-        before_known=known,
-        time_ms=event.time_ms,
-        appended_ms=now_ms,
-        transaction=event.transaction,
-    )
+        known = before is not None or event.created or name in touched
+        place = places[partition_of(tenant, collection, key, len(places))]
+        moved[place.id] = seqs[place.id] = seq = seqs[place.id] + 1
+        current[name] = touched[name] = after
+        op = "delete" if after is None else "create" if before is None else "update"
+        rows.append(
+            ChangeRow(
+                0,
+                name_of,
+                tenant,
+                place.id,
+                place.epoch,
+                seq,
+                event.event_id,
+                collection,
+                key,
+                op,
+                before,
+                after,
+                known,
+                event.time_ms,
+                now_ms,
+                event.transaction,
+            )
+        )
+    return AppendPlan(rows=tuple(rows), images=touched, seqs=moved, repeated=len(events) - len(rows))

@@ -48,7 +48,15 @@ def encode_image(document: object) -> bytes:
 
 def decode_image(image: bytes) -> dict[str, Any]:
     """The document of an image; raises SourceError E6102 when the bytes are none."""
-    return decode_images((image,))[0]
+    if b'"$' not in image:
+        try:
+            document = _decode(image)
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        else:
+            if type(document) is dict:
+                return document
+    return decode_images((image,))[0]  # it has tags, or it is none: then this says why
 
 
 def decode_images(images: Sequence[bytes]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ visible after a greater one was read, which a reader of ranges would never see.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from vedette.clock import Clock, SystemClock
-from vedette.sources.append_plan import ImageKey, plan_append
+from vedette.sources.append_plan import ImageKey, keys_of, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     MOST_BEHIND,
@@ -145,7 +145,7 @@ class PostgresJournal:
                 self.partitions(source),
                 events,
                 self._known_ids(source, [event.event_id for event in events]),
-                self._images(source, {ImageKey(event.collection, event.key) for event in events}),
+                self._images(source, keys_of(events)),
                 timestamp_to_ms(self._clock.now()),
             )
             first = self.last_offset() + 1
@@ -182,15 +182,14 @@ class PostgresJournal:
         )
         return {id for (id,) in found}
 
-    def _images(self, source: str, names: set[ImageKey]) -> dict[ImageKey, bytes]:
+    def _images(self, source: str, names: Mapping[str, Collection[str]]) -> dict[ImageKey, bytes]:
         found: dict[ImageKey, bytes] = {}
-        for collection in {name.collection for name in names}:
-            keys = [name.key for name in names if name.collection == collection]
+        for collection, keys in names.items():
             rows = self._db.execute(
                 "SELECT key, image FROM images WHERE source = %s AND collection = %s AND key = ANY(%s)",
-                (source, collection, keys),
+                (source, collection, list(keys)),
             )
-            found |= {ImageKey(collection, key): bytes(image) for key, image in rows}
+            found |= {(collection, key): bytes(image) for key, image in rows}
         return found
 
     def token(self, source: str) -> str | None:
@@ -210,8 +209,8 @@ class PostgresJournal:
 
     def images(self, source: str, collection: str, keys: Collection[str]) -> dict[str, bytes]:
         with self._reading():
-            found = self._images(source, {ImageKey(collection, key) for key in keys})
-        return {name.key: image for name, image in found.items()}
+            found = self._images(source, {collection: keys})
+        return {key: image for (_, key), image in found.items()}
 
     def forget_images(self, source: str) -> None:
         with self._writing() as db:

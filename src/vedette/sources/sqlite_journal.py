@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
@@ -13,7 +13,7 @@ from typing import Any
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.sources.append_plan import ImageKey, plan_append
+from vedette.sources.append_plan import ImageKey, keys_of, plan_append
 from vedette.sources.journal_faults import name_taken, trimmed, unknown_source
 from vedette.sources.records import (
     MOST_BEHIND,
@@ -30,6 +30,7 @@ from vedette.sources.records import (
 )
 from vedette.storage.faults import translated
 from vedette.storage.sqlite_file import transaction
+from vedette.storage.sqlite_rows import insert_rows, inserts
 from vedette.values import timestamp_to_ms
 
 __all__ = ["SqliteJournal"]
@@ -39,6 +40,9 @@ POLL_SECONDS = 0.005
 IDLE_POLL_SECONDS = 0.02
 """How often when it has asked in vain so many times: an idle pipeline costs next to nothing."""
 PATIENCE = 400
+CHECKPOINT_PAGES = 8_000
+"""Pages of the log, of 4 KiB, before they go into the file. Last images lie anywhere in it, so with SQLite's own 1,000
+most pages of an append were written twice at once; with these many a page stands for several appends."""
 FORMAT = 1
 _BUSY_SECONDS = 30.0
 _SCHEMA = (
@@ -64,7 +68,7 @@ _COLUMNS = (
     '"offset", source, tenant, partition, epoch, seq, event_id, collection, key, op, before, after, before_known,'
     ' time_ms, appended_ms, "transaction"'
 )
-_INSERT = f"INSERT INTO changes ({_COLUMNS}) VALUES (NULL, {', '.join('?' * 15)})"  # noqa: S608 - names only
+_INSERT = inserts(f"changes ({_COLUMNS})", f"(NULL, {', '.join('?' * 15)})")
 _READ = f"""SELECT {_COLUMNS} FROM changes WHERE "offset" > ? AND "offset" <= ? AND partition % ? = ?
     ORDER BY "offset" LIMIT ?"""  # noqa: S608 - names only
 _LAST = """SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0)"""
@@ -91,6 +95,7 @@ class SqliteJournal:
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             self._create()
 
     def _create(self) -> None:
@@ -173,16 +178,16 @@ class SqliteJournal:
                 self.partitions(source),
                 events,
                 self._known_ids(db, source, [event.event_id for event in events]),
-                self._images(db, source, {ImageKey(event.collection, event.key) for event in events}),
+                self._images(db, source, keys_of(events)),
                 timestamp_to_ms(self._clock.now()),
             )
-            db.executemany(_INSERT, [row[1:] for row in plan.rows])
+            insert_rows(db, _INSERT, [row[1:] for row in plan.rows])
             db.executemany(
                 "UPDATE partitions SET seq = ? WHERE id = ?", [(s, p) for p, s in plan.seqs.items()]
             )
             db.executemany(
                 "INSERT OR REPLACE INTO images VALUES (?, ?, ?, ?)",
-                [(source, *name, image) for name, image in plan.images.items() if image is not None],
+                [(source, *name, image) for name, image in sorted(plan.images.items()) if image is not None],
             )
             db.executemany(
                 "DELETE FROM images WHERE source = ? AND collection = ? AND key = ?",
@@ -200,16 +205,17 @@ class SqliteJournal:
         )
         return {id for (id,) in found}
 
-    def _images(self, db: sqlite3.Connection, source: str, names: set[ImageKey]) -> dict[ImageKey, bytes]:
+    def _images(
+        self, db: sqlite3.Connection, source: str, names: Mapping[str, Collection[str]]
+    ) -> dict[ImageKey, bytes]:
         found: dict[ImageKey, bytes] = {}
-        for collection in {name.collection for name in names}:
-            keys = [name.key for name in names if name.collection == collection]
+        for collection, keys in names.items():
             rows = db.execute(
                 "SELECT key, image FROM images WHERE source = ? AND collection = ?"
                 " AND key IN (SELECT value FROM json_each(?))",
-                (source, collection, json.dumps(keys)),
+                (source, collection, json.dumps(list(keys))),
             )
-            found |= {ImageKey(collection, key): image for key, image in rows}
+            found |= {(collection, key): image for key, image in rows}
         return found
 
     def token(self, source: str) -> str | None:
@@ -229,8 +235,8 @@ class SqliteJournal:
 
     def images(self, source: str, collection: str, keys: Collection[str]) -> dict[str, bytes]:
         with self._reading() as db:
-            found = self._images(db, source, {ImageKey(collection, key) for key in keys})
-        return {name.key: image for name, image in found.items()}
+            found = self._images(db, source, {collection: keys})
+        return {key: image for (_, key), image in found.items()}
 
     def forget_images(self, source: str) -> None:
         with self._writing() as db:

@@ -100,10 +100,8 @@ class WatchForm:
 
     def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
         """The row that RETURN makes of a document of a collection; without, of the only one."""
-        return {
-            name: field_value(path, key, document, collection or self.collection)
-            for name, path in self.columns
-        }
+        collection = collection or self.collection
+        return {name: field_value(path, key, document, collection) for name, path in self.columns}
 
 
 _parsed = lru_cache(maxsize=256)(parse_statement)
@@ -339,6 +337,8 @@ def _is_null(operand: Expression) -> Expression:
 
 def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
     """What stands at a path of a document; null where nothing does."""
+    if len(path) == 2 and path != _ID:
+        return document.get(path[1])  # nearly all of them
     if path == WHOLE:
         return {"id": key, "_type": collection, **document}
     if path == ("id",) or (path == _ID and "id" not in document):

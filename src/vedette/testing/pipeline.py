@@ -13,8 +13,8 @@ from threading import Thread
 from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.deliver import close_links
 from vedette.pipeline.kept_open import close_kept
+from vedette.pipeline.outgoing import close_links
 from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.topology import hot_path
 from vedette.sources.journal import open_journal

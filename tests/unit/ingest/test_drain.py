@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from vedette.errors import IngestError
+from vedette.errors import IngestError, StoreError
 from vedette.handshake.configs import WatchFolderConfig
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.tables import HandshakeTables
@@ -268,3 +268,24 @@ def test_what_another_watch_of_the_collection_takes_is_not_deleted(bench: Bench)
     bench.drain.step()
     assert bench.stored() == {"a.md", "d.md", "e.md", "f.md"}
     assert list(bench.feed.take(gone[:1])) == gone[:1], "nothing to do for it, which needs no room"
+
+
+def test_a_folder_that_came_back_while_nobody_watched_is_not_said_to_be_down(bench: Bench) -> None:
+    bench.tables.note_available("w", "its disk was not there before the restart")
+    bench.feed.availability(None, ())
+    assert bench.tables.watch("w").unavailable_reason is None
+
+
+def test_what_could_not_be_noted_of_a_folder_is_noted_later(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_watch_id: str, _reason: str | None) -> None:
+        raise StoreError("E6001", "the disk is full")
+
+    bench.feed.availability(None, ())
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.tables, "note_available", full)
+        with pytest.raises(StoreError):
+            bench.feed.availability("it is not there", ())
+    bench.feed.availability("it is not there", ())
+    assert bench.tables.watch("w").unavailable_reason == "it is not there"

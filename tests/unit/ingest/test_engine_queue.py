@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -20,9 +20,10 @@ from vedette.ingest import queue_images
 from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
 from vedette.ingest.feed import FolderFeed
 from vedette.ingest.queue_table import QueueTable, TaskImage
-from vedette.ingest.tasks import FileOperation, FileTask, TaskStatus
+from vedette.ingest.tasks import FileOperation, FileQueue, FileTask, TaskStatus
 from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
 from vedette.testing import ManualClock
+from vedette.testing.file_queue import MemoryFileQueue
 
 VIEW = "SELECT path, status, priority, worker_id, lease_until > queued_at, age >= 0 FROM ingestion_queue"
 
@@ -130,6 +131,29 @@ def test_a_crowd_is_put_in_several_commits_and_all_of_it_is_there(
         assert queue.ack([claim.claim_id for claim in claims]) == []
         assert queue.held() == {"w": len(paths) - 600}
         assert [row.task.path for row in queue.rows(limit=1)] == paths[600:601]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_low_priorities_have_a_line_of_their_own_once_there_are_two(tmp_path: Path, restarted: bool) -> None:
+    """It is opened over tasks that wait, are in progress or delayed, and hands out what its twin does."""
+    clock, twin = ManualClock(), MemoryFileQueue(ManualClock())
+    with ExitStack() as stack:
+        queue: FileQueue = stack.enter_context(opened(tmp_path, clock))
+        for each in (queue, twin):
+            each.put([task(f"/{number}") for number in range(40)])
+        for each in (queue, twin):
+            first, second = each.claim(2, "me")
+            each.nack(first.claim_id, error="busy", delay=timedelta(hours=1))
+            each.put([task("/low", priority=1), task("/high", priority=9)])
+            each.ack([second.claim_id])
+        if restarted:
+            stack.close()
+            queue = stack.enter_context(opened(tmp_path, clock))
+        claimed = [[each.claim(1, "me")[0].task.path for _ in range(40)] for each in (queue, twin)]
+        assert sorted(claimed[0]) == sorted(claimed[1])
+        if not restarted:  # whose turn it is begins anew
+            assert claimed[0] == claimed[1]
+        assert claimed[0].index("/low") < 39, "it had its turn"
 
 
 def test_a_scan_is_over_when_its_tasks_can_be_seen(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from vedette.clock import SystemClock
 from vedette.sources.files import watcher
 from vedette.sources.files.folder import UNSETTLED_MS, Folder
+from vedette.sources.files.hearing import Hearing
 from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
 from vedette.sources.files.stamps import ChangeKind, FileChange
@@ -255,21 +256,10 @@ def test_a_listener_that_fails_is_asked_again(setting: Setting, caplog: pytest.L
 
 
 def test_too_few_watches_fall_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import watchfiles
+    def full(*_: object) -> Hearing:
+        raise OSError("OS file watch limit reached")
 
-    class Full:
-        """What `watch` gives when the system has no watches left: it fails at the first reading."""
-
-        def __next__(self) -> set[tuple[object, str]]:
-            raise OSError("OS file watch limit reached")
-
-        def close(self) -> None:
-            pass
-
-    def full(*_: object, **__: object) -> Full:
-        return Full()
-
-    monkeypatch.setattr(watchfiles, "watch", full)
+    monkeypatch.setattr(watcher, "Hearing", full)
     setting = Setting(tmp_path, None)
     (setting.root / "a").write_text("1")
     setting.settle()
@@ -281,33 +271,40 @@ class Overflowing:
     """Tells of what is put into `batches`, and of nothing else that happens: the rest was lost on the way."""
 
     def __init__(self) -> None:
-        self.batches: Queue[set[tuple[object, str]]] = Queue()
+        self.batches: Queue[set[str]] = Queue()
+        self.glances: Queue[tuple[set[str], set[str]]] = Queue()
+        """Told to somebody who glances, and what comes right after it."""
         self.stopping = Event()
 
-    def watch(self, *_: object, stop_event: Event, **__: object) -> Overflowing:
-        self.stopping = stop_event
+    def hearing(self, _root: Path, stopping: Event) -> Overflowing:
+        self.stopping = stopping
         return self
 
-    def __next__(self) -> set[tuple[object, str]]:
+    def __enter__(self) -> Overflowing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def words(self, milliseconds: int) -> set[str] | None:
         if self.stopping.is_set():
-            raise StopIteration
+            return None
         try:
-            return self.batches.get(timeout=0.02)
+            if milliseconds > watcher.GLANCE:
+                return self.batches.get(timeout=0.02)
+            told, more = self.glances.get_nowait()
         except Empty:
             return set()
-
-    def close(self) -> None:
-        pass
+        self.batches.put(more)
+        return told
 
 
 def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words of a burst were lost, from folders that the others tell of and from folders of which none is heard."""
-    import watchfiles
-
     told = Overflowing()
-    monkeypatch.setattr(watchfiles, "watch", told.watch)
+    monkeypatch.setattr(watcher, "Hearing", told.hearing)
     monkeypatch.setattr(watcher, "LEFT_AT_ONCE", 7)
     for folder in ("busy", "aside", "quiet"):
         (tmp_path / "files" / folder).mkdir(parents=True)
@@ -326,7 +323,7 @@ def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
     (setting.root / "aside/new/deep/file").write_text("1")
     for number in range(1_500):
         (setting.root / f"busy/{number}").write_text("1")
-    told.batches.put({(1, f"{setting.root}/busy/{number}") for number in range(watcher.BURST)})
+    told.batches.put({f"{setting.root}/busy/{number}" for number in range(watcher.BURST)})
     setting.settle()
     setting.replica.wait(
         lambda: any(
@@ -336,6 +333,23 @@ def test_an_overflow_is_made_good_by_a_rescan_of_what_it_may_have_swallowed(
     )
     setting.stop()
     assert setting.replica.scans == scans, "not everything was looked at"
+
+
+def test_a_burst_that_was_glanced_at_in_parts_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Overflowing()
+    monkeypatch.setattr(watcher, "Hearing", told.hearing)
+    monkeypatch.setattr(watcher, "BURST", 100)
+    monkeypatch.setattr(watcher, "MANY", 1)
+    setting = Setting(tmp_path, None)
+    setting.replica.wait(lambda: setting.replica.scans > 0)
+    (setting.root / "aside").mkdir()
+    (setting.root / "aside/of which nobody told").write_text("1")
+    (setting.root / "first").write_text("1")
+    parts = [{f"{setting.root}/{part}{number}" for number in range(60)} for part in "ab"]
+    told.glances.put((parts[0], parts[1]))
+    told.batches.put({f"{setting.root}/first"})
+    setting.settle()
+    setting.stop()
 
 
 def _is_young(folder: Path) -> bool:

@@ -55,8 +55,7 @@ class Folder:
         """Known, and not yet written."""
         self._folders: Counter[str] = Counter()
         """Folders with something known below, and how much."""
-        for path in self._known:
-            self._count_folders(path, 1)
+        self._count_folders(self._known, 1)
         self._listed: dict[str, Listing] = {}
         """Folders whose files were compared, as they were then."""
 
@@ -133,8 +132,8 @@ class Folder:
         if new:
             self._announced = True
             self._seen.announce(self.watch_id, new)
-            for path, device in new:
-                self._know(path, FileStamp.never_seen(device))
+            unseen = {device: FileStamp.never_seen(device) for device in {device for _, device in new}}
+            self._know({path: unseen[device] for path, device in new})
 
     def confirm(self, changes: Iterable[FileChange]) -> None:
         """These changes are safe elsewhere: from now on they are known. What else was announced stays unseen."""
@@ -147,30 +146,32 @@ class Folder:
         """The same, but written with what is confirmed next: whoever dies before tells them once more."""
         changes = list(changes)
         self._noted += changes
-        for change in changes:
-            if change.old_path is not None:
-                self._forget(change.old_path)
-            if change.stamp is None:
-                self._forget(change.path)
-            else:
-                self._know(change.path, change.stamp)
+        there: dict[str, FileStamp] = {}
+        for _, path, stamp, old_path in changes:
+            if stamp is not None:
+                there[path] = stamp
+            gone = path if stamp is None else old_path
+            if gone is not None:
+                there.pop(gone, None)
+                self._forget(gone)
+        self._know(there)
 
-    def _know(self, path: str, stamp: FileStamp) -> None:
-        if path not in self._known:
-            self._count_folders(path, 1)
-        self._known[path] = stamp
+    def _know(self, files: Mapping[str, FileStamp]) -> None:
+        self._count_folders([path for path in files if path not in self._known], 1)
+        self._known.update(files)
 
     def _forget(self, path: str) -> None:
         if self._known.pop(path, None) is not None:
-            self._count_folders(path, -1)
+            self._count_folders((path,), -1)
 
-    def _count_folders(self, path: str, step: int) -> None:
-        folder = path.rpartition("/")[0]
-        while folder:
-            self._folders[folder] += step
-            if not self._folders[folder]:
-                del self._folders[folder]
-            folder = folder.rpartition("/")[0]
+    def _count_folders(self, paths: Iterable[str], step: int) -> None:
+        for above, files in Counter([path.rpartition("/")[0] for path in paths]).items():
+            folder = above
+            while folder:
+                self._folders[folder] += step * files
+                if not self._folders[folder]:
+                    del self._folders[folder]
+                folder = folder.rpartition("/")[0]
 
     def relatives(self, paths: Iterable[str]) -> set[str]:
         """Paths that the operating system names, as ours: by the real folder when that is inside the root.
@@ -216,15 +217,15 @@ class Folder:
         doubtful = self._doubtful(visible, result.found, alive)
         certain = {path: stamp for path, stamp in visible.items() if path not in doubtful}
         changes = compare(certain, result.found)
-        now = self._now_ms()
-        unsettled = {
-            change.path
-            for change in changes
-            if change.stamp is not None and abs(now - change.stamp.mtime_ns // 1_000_000) <= UNSETTLED_MS
-        }
+        since, until = (1_000_000 * (self._now_ms() + each) for each in (-UNSETTLED_MS, UNSETTLED_MS + 1))
+        unsettled: list[str] = []
+        for place, (_, path, stamp, _) in enumerate(changes):
+            if stamp is not None and since <= stamp.mtime_ns < until:
+                unsettled.append(path)
+                changes[place] = _blurred(changes[place])
         down = f"{len(doubtful)} files are missing with the disk they were on" if doubtful else None
         return Look(
-            changes=tuple(_blurred(change) if change.path in unsettled else change for change in changes),
+            changes=tuple(changes),
             unreadable=result.unreadable,
             down=down,
             unsettled=frozenset(unsettled),
@@ -291,4 +292,5 @@ def _below_any(path: str, folders: Mapping[str, str]) -> bool:
 def _blurred(change: FileChange) -> FileChange:
     """Seen, but not for sure as it is: the next look will find it changed, and its content decides."""
     assert change.stamp is not None
-    return replace(change, stamp=change.stamp._replace(ctime_ns=-1))
+    size, mtime_ns, _, inode, device = change.stamp
+    return change._replace(stamp=FileStamp(size, mtime_ns, -1, inode, device))

@@ -76,7 +76,8 @@ def scan(
     """
     result, way = Scan(), _Way(root, selection, never)
     for start in starts:
-        waiting = [_Folder("", False)] if start == "" else _entered(way, start, result)
+        folder = _Folder("", False) if start == "" else _entered(way, start, result)
+        waiting = [] if folder is None else [folder]
         while waiting:
             waiting.extend(_look_into(way, waiting.pop(), result))
     return result
@@ -131,6 +132,8 @@ class _Way:
 
     def into(self, folder: str) -> bool | None:
         """Whether a link leads there; None when nothing of it is taken."""
+        if folder in self._through_link:
+            return self._through_link[folder]
         for each in reversed(way_to(folder, self._through_link)):
             above = self._through_link[each.rpartition("/")[0]]
             entered = above is not None and self.selection.enters(each)
@@ -161,11 +164,11 @@ class _Way:
         return None if self.is_never(status.st_dev, status.st_ino) else through_link
 
 
-def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
+def _entered(way: _Way, start: str, result: Scan) -> _Folder | None:
     """The start as a folder to look into; a file is noted at once."""
     through_link = way.into(start.rpartition("/")[0])
     if through_link is None:
-        return []
+        return None
     path = f"{way.root}/{start}"
     try:
         status = os.lstat(path)
@@ -174,15 +177,16 @@ def _entered(way: _Way, start: str, result: Scan) -> list[_Folder]:
             # As in `_look_at`: behind a link to a folder, links to files are taken and those to folders are not.
             through_link = way.past_link(start, through_link and stat.S_ISDIR(status.st_mode))
             if through_link is None:
-                return []
+                return None
     except OSError as error:
         _note_problem(start, error, result)
-        return []
-    if stat.S_ISDIR(status.st_mode):
-        return [_Folder(start, through_link)] if way.selection.enters(start) else []
-    if stat.S_ISREG(status.st_mode) and way.selection.wants(start):
-        result.found[start] = stamp_of(status)
-    return []
+        return None
+    if stat.S_ISREG(status.st_mode):
+        if way.selection.wants(start):
+            result.found[start] = stamp_of(status)
+    elif stat.S_ISDIR(status.st_mode) and way.selection.enters(start):
+        return _Folder(start, through_link)
+    return None
 
 
 def _look_into(way: _Way, folder: _Folder, result: Scan) -> list[_Folder]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 
 __all__ = ["ChangeKind", "FileChange", "FileStamp", "compare"]
@@ -51,8 +51,7 @@ class ChangeKind(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileChange:
+class FileChange(NamedTuple):
     kind: ChangeKind
     path: str
     """Relative to the folder; of a move the new one."""
@@ -76,16 +75,17 @@ def compare(known: Mapping[str, FileStamp], found: Mapping[str, FileStamp]) -> l
     ]
     arrived = {new for _, new in moves}
     later = [
-        FileChange(kind=ChangeKind.CREATED, path=path, stamp=stamp)
-        for path, stamp in fresh.items()
-        if path not in arrived
+        FileChange(ChangeKind.CREATED, path, stamp) for path, stamp in fresh.items() if path not in arrived
     ]
     later += [
         FileChange(kind=ChangeKind.CHANGED, path=path, stamp=stamp)
         for path, stamp in found.items()
         if path not in fresh and not stamp.same_content(known[path])
     ]
-    return sorted(changes, key=lambda change: change.path) + sorted(later, key=lambda change: change.path)
+    return sorted(changes, key=_path) + sorted(later, key=_path)
+
+
+_path = attrgetter("path")
 
 
 def _moves(missing: Mapping[str, FileStamp], fresh: Mapping[str, FileStamp]) -> list[tuple[str, str]]:

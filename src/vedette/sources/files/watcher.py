@@ -7,17 +7,16 @@
               system's limit of watches is reached; the listener is told so, with the reason
 
 The kernel's queue can overflow, and watchfiles does not pass that on (its handler takes events with a path only). So a
-burst of `BURST` paths within one reading counts as an overflow. Once it is quiet the rescan compares all files of the
-folders that the burst told of, and of those whose own mtime says that something came, went or was renamed in them. What
-is left is files that may have been written in place and of whose folder nothing was heard: they are looked at too, a
-few at a time and behind everything that is told.
+burst of `BURST` paths within one reading, with the glances before it, counts as an overflow. Once it is quiet the
+rescan compares all files of the folders that the burst told of, and of those whose own mtime says that something came,
+went or was renamed in them. What is left is files that may have been written in place and of whose folder nothing was
+heard: they are looked at too, a few at a time and behind everything that is told.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Protocol
 
 from vedette.clock import Clock
 from vedette.sources.files.folder import Folder, Look
+from vedette.sources.files.hearing import Hearing
 from vedette.sources.files.pending import MOST_PATHS, PendingPaths
 from vedette.sources.files.stamps import FileChange
 
@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 BURST = 1_000
 FEW = 500
 """Paths that are looked at together after some were not taken; twice as many each time that all are."""
+MANY = 500
+"""While so many paths are looked at more will have come: a glance tells, and it goes on."""
+GLANCE, SETTLING = 1, 40
+"""Milliseconds of a reading: after many were looked at, and after that when none of the next has settled yet."""
 MOST_UNWRITTEN = 50_000
 """Changes that were taken and are not yet noted on disk: that is done when there is nothing else to do."""
 LEFT_AT_ONCE = 1_000
@@ -109,6 +113,10 @@ class FolderWatcher:
         """Paths that are looked at together: to look at all who wait, every time, would cost more than the work."""
         self._look_again_at = 0.0
         """Some were not taken: until then nobody is asked."""
+        self._reading = timing.tick_milliseconds
+        """How long the next one takes."""
+        self._in_a_row: set[str] = set()
+        """Paths of a reading and of the glances before it: but for those they would have been told together."""
         self._down = False
         self._identity: tuple[int, int] | None = None
         self._asked = Event()
@@ -161,37 +169,29 @@ class FolderWatcher:
 
     def _listen(self) -> str | None:
         """Native, until it is stopped or the folder is another (None), or until that is impossible (the reason)."""
-        from watchfiles import watch  # a dependency of the extra `files`
-
-        stream = watch(
-            self._folder.root,
-            watch_filter=None,
-            debounce=self._timing.tick_milliseconds,
-            step=min(20, self._timing.tick_milliseconds),
-            rust_timeout=self._timing.tick_milliseconds,
-            yield_on_timeout=True,
-            stop_event=self._stopping,
-            raise_interrupt=False,
-            ignore_permission_denied=True,
-        )
-        with closing(stream):
-            hears = False
+        try:
+            hearing = Hearing(self._folder.root, self._stopping)
+        except FileNotFoundError:
+            return None  # it went in this moment: taken up again when it is back
+        except (OSError, RuntimeError) as error:  # a limit was reached
+            return str(error)
+        with hearing:
+            self._listener.mode("native", "the operating system tells")
+            self._asked.set()  # from here on changes are told: what happened before is found by a scan
             while True:
+                reading = self._reading
                 try:
-                    batch = next(stream, None)
-                except FileNotFoundError:
-                    return None  # it went in this moment: taken up again when it is back
-                except (OSError, RuntimeError) as error:  # a limit was reached, a name is no text
+                    paths = hearing.words(reading)
+                except (OSError, RuntimeError) as error:  # a name is no text
                     return str(error)
-                if batch is None:
+                if paths is None:
                     return None
-                if self._hear([path for _, path in batch]):
+                if self._hear(paths):
                     return None  # the root itself: perhaps another folder has its place, and even its number
-                if not hears:  # from here on changes are told: what happened before is found by a scan
-                    hears = True
-                    self._listener.mode("native", "the operating system tells")
-                    self._asked.set()
-                if not self._step(self._timing.rescan_seconds):
+                if reading != GLANCE:
+                    self._in_a_row.clear()
+                resting = not paths and reading >= self._timing.tick_milliseconds
+                if not self._step(self._timing.rescan_seconds, resting=resting):
                     return None
 
     def _poll(self, reason: str) -> None:
@@ -210,16 +210,19 @@ class FolderWatcher:
         for path in relatives:
             if path and self._might_matter(path):
                 self._pending.note(path, now)
-        if len(paths) >= BURST or self._pending.rescan_wanted:
-            self._pending.want_rescan(now, relatives)
+        self._in_a_row |= relatives
+        if len(self._in_a_row) >= BURST or self._pending.rescan_wanted:
+            self._pending.want_rescan(now, self._in_a_row)
+            self._in_a_row.clear()
         return "" in relatives
 
     def _might_matter(self, path: str) -> bool:
         selection = self._folder.selection
         return selection.wants(path) or selection.enters(path)
 
-    def _step(self, scan_seconds: float) -> bool:
+    def _step(self, scan_seconds: float, *, resting: bool = True) -> bool:
         """Do what is due. False when the folder is down or another, and has to be taken up again."""
+        glanced, self._reading = self._reading == GLANCE, self._timing.tick_milliseconds
         if self._folder.identity() != self._identity:
             return False
         now, stretch = self._clock.monotonic(), self._stretch()
@@ -231,11 +234,17 @@ class FolderWatcher:
         if heard is not None:
             return self._scan(lambda: self._folder.rescan(heard))
         if now >= self._look_again_at:
-            paths = self._pending.due(now, stretch, self._appetite) or self._some_left()
+            paths = self._pending.due(now, stretch, self._appetite)
+            if len(paths) >= MANY:
+                self._reading = GLANCE
+            paths = paths or self._some_left()
             if paths:
                 self._tell(self._folder.look(paths))
                 return True
-        self._folder.confirm(())  # a moment of rest
+        if resting:
+            self._folder.confirm(())
+        elif glanced:
+            self._reading = min(SETTLING, self._reading)
         return True
 
     def _some_left(self) -> list[str]:

@@ -1,0 +1,46 @@
+"""What the operating system tells of a folder: the part of `watchfiles` that is in Rust, without its Python around it.
+
+That makes an object of each word, waits as long each time, and falls back to polling in silence where it thinks that
+it must. Here the paths are all that is told, and whoever has work at hand only glances.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+from typing import Self
+
+__all__ = ["Hearing"]
+
+
+class Hearing:
+    """From the moment that it is made. OSError when the system refuses, FileNotFoundError when the root is gone."""
+
+    def __init__(self, root: Path, stopping: Event) -> None:
+        from watchfiles._rust_notify import RustNotify  # a dependency of the extra `files`
+
+        self._stopping = stopping
+        self._notify = RustNotify(
+            [str(root)],
+            debug=False,
+            force_polling=False,
+            poll_delay_ms=0,
+            recursive=True,
+            ignore_permission_denied=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._notify.close()
+
+    def words(self, milliseconds: int) -> set[str] | None:
+        """Paths, absolute, of which something was told since the last time; None when it is to stop.
+
+        Waits so long for the first, and about as long until for a quarter of it nothing more came.
+        """
+        told = self._notify.watch(milliseconds, max(1, milliseconds // 4), milliseconds, self._stopping)
+        if isinstance(told, str):
+            return set() if told == "timeout" else None
+        return {path for _, path in told}

@@ -1,0 +1,244 @@
+"""Batches with much in them are gathered by socket: everyone gets the same bytes in the same order, in fewer writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.frames import Frame, Opcode
+
+from vedette.gateway import link, switchboard
+from vedette.gateway.auth import OpenDoor
+from vedette.gateway.close_codes import CloseCode
+from vedette.gateway.cork import MOST_HELD_BYTES
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server import GatewayServer
+from vedette.gateway.shell import WebSocketShell
+from vedette.gateway.switchboard import FEW_RUNS, Switchboard
+from vedette.testing import ManualClock
+
+HANDSHAKE = (
+    b"GET /realtime/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+STREAMS, CLIENTS = 12, 3
+
+
+class Line(asyncio.Transport):
+    """A transport that keeps its writes, and has an outbox with a high mark."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.shell: WebSocketShell | None = None
+        self.taken = True
+        self.waiting = self.high = 0
+        self.over = self.broken = False
+
+    def write(self, data: Any) -> None:
+        if self.broken:
+            raise OSError("nobody foresaw this")
+        self.writes.append(bytes(data))
+        if not self.taken:
+            clogged, self.waiting = self.waiting >= self.high, self.waiting + len(data)
+            if not clogged and self.waiting >= self.high and self.shell is not None:
+                self.shell.pause_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high or 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def pause_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.over
+
+    def close(self) -> None:
+        self.over = True
+
+    def abort(self) -> None:
+        self.over = True
+
+
+class Gateway:
+    """Clients with a stream each, or several, behind real shells."""
+
+    def __init__(self, limits: GatewayLimits | None = None) -> None:
+        self.clock = ManualClock()
+        self.board = Switchboard(
+            limits=limits or GatewayLimits(), authority=OpenDoor(), clock=self.clock, ask=lambda _: True
+        )
+        server = GatewayServer(self.board, clock=self.clock)
+        self.lines = [Line() for _ in range(CLIENTS)]
+        for line in self.lines:
+            line.shell = WebSocketShell(server)
+            line.shell.connection_made(line)
+            line.shell.data_received(HANDSHAKE)
+            line.shell.data_received(said({"type": "auth", "id": "a", "payload": {"database": "d"}}))
+        self.conns = list(self.board.connections)
+        self.board.said([link.Opened(conn=conn, id="a") for conn in self.conns])
+        for stream in range(STREAMS):
+            self.board.said([subscribed(self.conns[stream % CLIENTS], stream)])
+        for line in self.lines:
+            line.writes.clear()
+
+    def heard(self) -> list[bytes]:
+        return [b"".join(line.writes) for line in self.lines]
+
+
+def said(message: dict[str, Any]) -> bytes:
+    return Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=True)
+
+
+def subscribed(conn: int, stream: int) -> link.Subscribed:
+    return link.Subscribed(conn=conn, sub=f"s{stream}", stream=stream, seq=0, first=[b"{}"], head=b"<")
+
+
+def told(stream: int, seq: int, size: int = 1) -> link.Told:
+    return link.Told(stream=stream, seq=seq, tail=b"%d" % seq + b"x" * size + b">", at=0.0)
+
+
+def records(script: list[tuple[str, int]], conns: list[int]) -> list[Any]:
+    """A batch, without a word that goes to nobody."""
+    batch: list[Any] = []
+    for seq, (kind, number) in enumerate(script, start=1):
+        conn, stream = conns[number % CLIENTS], number % STREAMS
+        match kind:
+            case "told":
+                batch.append(told(stream, seq))
+            case "large":
+                batch.append(told(stream, seq, MOST_HELD_BYTES // 2))
+            case "answer":
+                batch.append(link.Answer(conn=conn, data=b'{"answer":%d}' % seq))
+            case "stale":
+                batch.append(link.Stale(conn=conns[stream % CLIENTS], sub=f"s{stream}", reason="gap"))
+            case "left":
+                batch.append(link.Unsubscribed(conn=conns[stream % CLIENTS], sub=f"s{stream}", data=b"{}"))
+            case "again":
+                batch.append(subscribed(conns[stream % CLIENTS], stream))
+            case "closed":
+                payload = {"code": "internal", "message": "no"}
+                batch.append(link.Failed(conn=conn, id=None, payload=payload, close=CloseCode.TRY_LATER))
+            case "broken":
+                batch.append(object())
+    return batch
+
+
+KINDS = st.sampled_from(["told"] * 6 + ["large", "answer", "stale", "left", "again", "closed", "broken"])
+
+
+@given(st.lists(st.tuples(KINDS, st.integers(0, 11)), min_size=1, max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_everyone_hears_the_same_bytes_as_without(script: list[tuple[str, int]]):
+    async def both() -> None:
+        corked, plain = Gateway(), Gateway()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(switchboard, "FEW_RUNS", 0)
+            corked.board.said(records(script, corked.conns))
+            patch.setattr(switchboard, "FEW_RUNS", 1_000)
+            plain.board.said(records(script, plain.conns))
+        assert corked.heard() == plain.heard()
+        assert corked.board.tally == plain.board.tally
+        for one, other in zip(corked.lines, plain.lines, strict=True):
+            assert len(one.writes) <= len(other.writes)
+
+    asyncio.run(both())
+
+
+def test_a_socket_is_written_to_once_for_all_its_streams():
+    async def once() -> None:
+        gateway = Gateway()
+        gateway.board.said([told(stream, 1) for stream in range(STREAMS)])
+        assert [len(line.writes) for line in gateway.lines] == [1] * CLIENTS
+        assert gateway.board.tally.delivered == STREAMS
+
+    asyncio.run(once())
+
+
+def test_few_runs_are_written_as_they_come():
+    async def directly() -> None:
+        gateway = Gateway()
+        gateway.board.said([told(stream, 1) for stream in range(FEW_RUNS)])
+        assert sum(len(line.writes) for line in gateway.lines) == FEW_RUNS
+
+    asyncio.run(directly())
+
+
+def test_what_is_held_is_bounded():
+    async def bounded() -> None:
+        gateway, size = Gateway(), MOST_HELD_BYTES // 4
+        gateway.board.said([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        for line in gateway.lines:
+            assert len(line.writes) == 8
+            assert all(len(each) < MOST_HELD_BYTES + 2 * size for each in line.writes)
+
+    asyncio.run(bounded())
+
+
+def test_who_takes_nothing_falls_behind_in_mid_batch_and_the_others_do_not():
+    async def behind() -> None:
+        gateway = Gateway(GatewayLimits(outbox_high_bytes=MOST_HELD_BYTES, outbox_low_bytes=1024))
+        stuck, size = gateway.lines[0], MOST_HELD_BYTES // 4
+        stuck.taken = False
+        gateway.board.said([told(stream, seq, size) for seq in range(1, 9) for stream in range(STREAMS)])
+        assert len(b"".join(stuck.writes)) < 2 * MOST_HELD_BYTES
+        assert all(len(line.writes) == 8 for line in gateway.lines[1:])
+        connection = gateway.board.connections[gateway.conns[0]]
+        assert connection.clogged
+        assert all(sub.holds for sub in connection.subscriptions.values())
+
+    asyncio.run(behind())
+
+
+def test_what_goes_wrong_with_one_socket_ends_that_one():
+    async def alone() -> None:
+        gateway = Gateway()
+        gateway.lines[0].broken = True
+        gateway.board.said([told(stream, 1) for stream in range(STREAMS)])
+        assert [len(line.writes) for line in gateway.lines] == [0, 1, 1]
+        gateway.lines[0].broken = False
+        gateway.board.said([told(stream, 2) for stream in range(STREAMS)])
+        assert [b"2x>" in b"".join(line.writes) for line in gateway.lines] == [False, True, True]
+
+    asyncio.run(alone())
+
+
+def test_a_client_that_has_gone_in_mid_batch_costs_the_others_nothing():
+    async def gone() -> None:
+        gateway = Gateway()
+        batch = [told(stream, 1) for stream in range(STREAMS)]
+        gateway.board.said([*batch, link.Drain(seconds=1.0), *[told(stream, 2) for stream in range(STREAMS)]])
+        for line in gateway.lines:
+            frames = b"".join(line.writes)
+            assert frames.count(b"1x>") == STREAMS // CLIENTS, "what came before the goodbye is before it"
+            assert b"2x>" not in frames
+            assert frames.index(b"1x>") < frames.index(b"this server is about to stop")
+
+    asyncio.run(gone())
+
+
+def test_the_delay_of_an_event_ends_with_its_write():
+    async def timed() -> None:
+        gateway = Gateway()
+        writing = gateway.lines[0].write
+
+        def slowly(data: Any) -> None:
+            gateway.clock.advance(3.0)
+            writing(data)
+
+        gateway.lines[0].write = slowly  # type: ignore[method-assign]
+        began = gateway.clock.monotonic()
+        gateway.board.said(
+            [link.Told(stream=stream, seq=1, tail=b">", at=began) for stream in range(STREAMS)]
+        )
+        (delays,) = gateway.board.tally.delays.values()
+        assert delays.seconds == pytest.approx(3.0 * STREAMS)
+
+    asyncio.run(timed())
