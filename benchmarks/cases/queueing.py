@@ -214,7 +214,7 @@ CASES = (
         rounds=lambda scale: scale.rounds,
         method=(
             "`ordering: attribute(j.priority DESC, j.place ASC)`, taken and acknowledged durably, 256 in flight, in "
-            "portions of 768 with as many put in between, which is not counted: a line has its length all the while. Of "
+            "portions of 768 with as many put in between, which is not counted: a line keeps its length. Of "
             "the peers only beanstalkd and procrastinate have a priority, of one number; Redis Streams, JetStream and "
             "RabbitMQ's quorum queues of this version have none."
         ),

@@ -106,7 +106,7 @@ def _collapse(start: int, size: int) -> bool:
 def _madvise() -> Callable[[int, int, int], int]:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    return madvise  # type: ignore[no-any-return]
+    return madvise
 
 
 large_pages = LargePages()
