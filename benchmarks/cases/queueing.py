@@ -20,7 +20,7 @@ from benchmarks.queues.rabbit import RabbitQueue
 from benchmarks.queues.redis import RedisQueue
 from benchmarks.queues.seam import Queue
 from benchmarks.queues.vedette import VedetteQueue
-from benchmarks.rounds import percentile, rate
+from benchmarks.rounds import percentile, rate, seconds
 from benchmarks.scale import Scale
 
 __all__ = ["CASES"]
@@ -112,22 +112,30 @@ def _contenders(measure: MeasureQueue) -> tuple[Contender, ...]:
 # --- a long line ------------------------------------------------------------------------------------------------
 
 
+_PORTION = 3 * _IN_FLIGHT
+_PORTIONS = 8
+
+
 def _by_priority(waiting: Callable[[Setting], int]) -> Start:
-    """Take some from the front of the line, and put as many behind before the next round."""
+    """A portion is taken from the front, and as many are put before the next: a line has its length all the while."""
 
     @contextmanager
     def start(setting: Setting) -> Iterator[Measure]:
         line = waiting(setting)
-        many = min(setting.scale.shared_messages, line)
         ordering = "attribute(j.priority DESC, j.place ASC)"
         with closing(VedetteQueue(setting.folder, in_flight=_IN_FLIGHT, ordering=ordering)) as queue:
             queue.put_ranked(0, line)
-            firsts = counting(line, many)
+            firsts = counting(line, _PORTION)
+
+            def take() -> None:
+                check_same(queue.take_together(_PORTION, _IN_FLIGHT), _PORTION)
 
             def measure() -> tuple[float]:
-                taken = rate(many, lambda: check_same(queue.take_together(many, _IN_FLIGHT), many))
-                queue.put_ranked(next(firsts), many)
-                return (taken,)
+                taking = 0.0
+                for _ in range(_PORTIONS):
+                    taking += seconds(take)
+                    queue.put_ranked(next(firsts), _PORTION)
+                return (_PORTIONS * _PORTION / taking,)
 
             yield measure
 
@@ -205,7 +213,8 @@ CASES = (
         ),
         rounds=lambda scale: scale.rounds,
         method=(
-            "`ordering: attribute(j.priority DESC, j.place ASC)`, taken and acknowledged durably, 256 in flight. Of "
+            "`ordering: attribute(j.priority DESC, j.place ASC)`, taken and acknowledged durably, 256 in flight, in "
+            "portions of 768 with as many put in between, which is not counted: a line keeps its length. Of "
             "the peers only beanstalkd and procrastinate have a priority, of one number; Redis Streams, JetStream and "
             "RabbitMQ's quorum queues of this version have none."
         ),

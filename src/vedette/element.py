@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+from mypy_extensions import mypyc_attr
+
 __all__ = ["Element", "View"]
 
 
+@mypyc_attr(acyclic=True)  # compiled, the garbage collector need not look at it
 class Element:
     """One version of a node (`targets` is None) or an edge. Compare versions with `is`, identities by `id`."""
 

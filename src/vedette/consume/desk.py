@@ -1,12 +1,12 @@
 """The desk where work is handed out and taken back: claims, leases, attempts. It decides; the engine carries out.
 
-Every element is one `WorkItem`, whoever waits for it. Time is a number that the caller brings; what must be durable
-before an item is handed out again is a number as well, the sequence of a commit.
+Every element is known once, whoever waits for it. Time is a number that the caller brings; what must be durable before
+an item is handed out again is a number as well, the sequence of a commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -25,7 +25,8 @@ class Desk:
     def __init__(self, new_id: Callable[[], str], seconds_until: Callable[[int], float]) -> None:
         """`seconds_until`: how long until a moment of the day, given in milliseconds since 1970."""
         self._new_id, self._seconds_until = new_id, seconds_until
-        self.items: dict[str, WorkItem] = {}
+        self.items: dict[str, Place | WorkItem] = {}
+        """Element ▸ its one place, or what is more than that."""
         self.deliveries: dict[str, Delivery] = {}
         """Those that have not ended, by id."""
         self.groups: dict[Hashable, Group] = {}
@@ -61,8 +62,9 @@ class Desk:
         if pool.members:
             return None
         group.pools.remove(pool)
-        for place in list(pool.places.values()):
+        for place in list(pool.places):
             self._remove_place(place)
+        pool.clear()
         return pool
 
     def part(self, member: Member) -> None:
@@ -80,36 +82,69 @@ class Desk:
         self, pool: Pool, element: str, want: Want | None, *, sequence: int, tick: int, now: float
     ) -> None:
         """The element matches, or matches otherwise than before. Without a want the pool looks at it late."""
-        item = self.items.get(element)
-        if item is None:
-            item = self._remembered(element, now) if self.attempts else WorkItem(element)
-            self.items[element] = item
-        place = pool.places.get(element)
+        place = self.place_in(pool, element)
         if place is None:
             self._arrivals += 1
-            place = pool.add_place(item, self._arrivals)
+            place = pool.add_place(element, self._arrivals)
+            self._enter(place, now)
         pool.put(place, want)
         place.sequence, place.tick = sequence, tick
         pool.come(place)
         if pool.serialized:
             self._keep_key(place)
-        held = item.delivery
+        held = place.item.delivery if place.item is not None else None
         if held is not None and held.withdrawn and held.place.pool is pool:
             held.place, held.withdrawn = place, False  # it matches again
 
-    def _remembered(self, element: str, now: float) -> WorkItem:
+    def _enter(self, place: Place, now: float) -> None:
+        known = self.items.get(place.element)
+        if isinstance(known, Place):
+            self._item_of(known).enter(place)
+        elif known is not None:
+            known.enter(place)
+        else:
+            self.items[place.element] = place
+            if self.attempts:
+                self._remember(place, now)
+
+    def _remember(self, place: Place, now: float) -> None:
         """What an earlier process, or an earlier consumer, left: delays and parked items."""
-        item = WorkItem(element)
-        for attempts in self.attempts.get(element, {}).values():
-            item.parked = item.parked or attempts.parked
+        for attempts in self.attempts.get(place.element, {}).values():
             left = self._seconds_until(attempts.until_ms) if attempts.until_ms else 0.0
+            if attempts.parked:
+                self._item_of(place).parked = True
             if left > 0:
-                self.delay(item, now + left)
+                self._postpone(self._item_of(place), now + left)
+
+    def places_of(self, element: str) -> Sequence[Place]:
+        """Where an element stands."""
+        known = self.items.get(element)
+        if isinstance(known, Place):
+            return (known,)
+        return known.places if known is not None else ()
+
+    def place_in(self, pool: Pool, element: str) -> Place | None:
+        for place in self.places_of(element):
+            if place.pool is pool:
+                return place
+        return None
+
+    def _item_of(self, place: Place) -> WorkItem:
+        """Its element is more than a place from now on."""
+        item = place.item
+        if item is None:
+            item = place.item = self.items[place.element] = WorkItem(place)
         return item
+
+    def _rest(self, item: WorkItem) -> None:
+        """What makes it more than its place is over, perhaps."""
+        if item.ordinary and self.items.get(item.element) is item:
+            (place,) = item.places
+            place.item, self.items[item.element] = None, place
 
     def withdraw(self, pool: Pool, element: str, identity: Any) -> Delivery | None:
         """A match is gone. Returns the delivery whose holder should be told that there is nothing to do any more."""
-        place = pool.places.get(element)
+        place = self.place_in(pool, element)
         if place is None:
             return None
         stood = place.waiting
@@ -125,14 +160,17 @@ class Desk:
     def _keep_key(self, place: Place) -> None:
         """While it cannot be handed out, those behind it under its key wait with it."""
         item = place.item
-        if not item.available and not item.parked:
+        if item is not None and not item.available and not item.parked:
             self._hold_key(item, place.pool.group, place.serial)
 
     def _remove_place(self, place: Place) -> Delivery | None:
         item, pool = place.item, place.pool
         pool.step_out(place)
         place.clear()
-        del pool.places[item.element]
+        pool.places.remove(place)
+        if item is None:
+            del self.items[place.element]
+            return None
         item.leave(place)
         delivery = item.delivery
         told = None
@@ -141,6 +179,8 @@ class Desk:
             told = delivery
         if not item.places and delivery is None:
             self._drop(item)
+        else:
+            self._rest(item)
         return told
 
     def _drop(self, item: WorkItem) -> None:
@@ -167,9 +207,9 @@ class Desk:
         return handed
 
     def _claim(self, place: Place, match: Mapping[str, Any], member: Member, deadline: float) -> Delivery:
-        item = place.item
+        item = self._item_of(place)
         attempt = 1 + self.attempts_of(item.element, member.group.name).total
-        delivery = Delivery(self._new_id(), place, match, member, deadline=deadline, attempt=attempt)
+        delivery = Delivery(self._new_id(), item, place, match, member, deadline=deadline, attempt=attempt)
         item.delivery = delivery
         for other in item.places:
             other.pool.step_out(other)
@@ -197,7 +237,9 @@ class Desk:
         if not delivery.happen(event):
             return False
         self._release(delivery)
-        if not delivery.item.places:
+        if delivery.item.places:
+            self._rest(delivery.item)
+        else:
             self._drop(delivery.item)
         return True
 
@@ -227,12 +269,14 @@ class Desk:
         self._free_keys(delivery.item)
         return True
 
-    def unpark(self, item: WorkItem, sequence: int) -> None:
-        item.parked = False
-        for place in item.places:
-            place.sequence = max(place.sequence, sequence)
-        if item.available:
-            self._make_available(item)
+    def unpark(self, element: str, sequence: int) -> None:
+        item = self.items.get(element)
+        if isinstance(item, WorkItem):
+            item.parked = False
+            for place in item.places:
+                place.sequence = max(place.sequence, sequence)
+            if item.available:
+                self._make_available(item)
 
     def _release(self, delivery: Delivery) -> None:
         delivery.item.delivery = None
@@ -244,14 +288,18 @@ class Desk:
         self._free_keys(item)
         for place in item.places:
             place.pool.arrive(place)
+        self._rest(item)
 
     def delay(self, item: WorkItem, until: float) -> None:
         """Hand it out later; what stands behind it under the same key waits as well."""
-        item.until = until if item.until is None else max(item.until, until)
+        self._postpone(item, until)
         for place in item.places:
             place.pool.step_out(place)
             if place.pool.serialized:
                 self._hold_key(item, place.pool.group, place.serial)
+
+    def _postpone(self, item: WorkItem, until: float) -> None:
+        item.until = until if item.until is None else max(item.until, until)
         self._appoint(item.until, item)
 
     # --- attempts ---------------------------------------------------------------------------------------------
@@ -273,8 +321,7 @@ class Desk:
         """Whether the group remembers failures of an element which none of its pools wants any more (B33)."""
         if group not in self.attempts.get(element, _NONE):
             return False
-        item = self.items.get(element)
-        return item is None or all(place.pool.group.name != group for place in item.places)
+        return all(place.pool.group.name != group for place in self.places_of(element))
 
     # --- time -------------------------------------------------------------------------------------------------
 
@@ -308,6 +355,20 @@ class Desk:
                     self._make_available(who)
             yield who
 
+    def clear(self) -> None:
+        """The database is closed: nothing that is known to each other stays so."""
+        for item in self.items.values():
+            if isinstance(item, WorkItem):
+                item.places, item.delivery = (), None
+        self.items.clear()
+        self.deliveries.clear()
+        self._agenda.clear()
+        for group in self.groups.values():
+            for member in group.members:
+                member.held.clear()
+            for pool in group.pools:
+                pool.clear()
+
     # --- for tests --------------------------------------------------------------------------------------------
 
     def validate(self, pools: Iterable[Pool]) -> None:
@@ -321,7 +382,13 @@ class Desk:
             assert delivery.member.held[id] is delivery
         for element, item in self.items.items():
             assert item.element == element
-            assert item.places or item.delivery is not None
+            if isinstance(item, WorkItem):
+                assert item.places or item.delivery is not None
+                assert not item.ordinary
+                assert all(place.item is item for place in item.places)
+            else:
+                assert item.item is None
+                assert item in item.pool.places
         for group in self.groups.values():
             assert group.held == sum(len(member.held) for member in group.members)
 

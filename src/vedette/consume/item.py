@@ -1,7 +1,9 @@
 """Work: an element that consumers wait for, where it stands in line, and the delivery that holds it.
 
 Theory of operation. An element matches some consume watches; it has a place in the pool of each. Handing it out makes
-a delivery, and takes it out of line everywhere: a claim is global. A delivery ends exactly once, and says how:
+a delivery, and takes it out of line everywhere: a claim is global. A million elements may wait, nearly all of them in
+one line and nothing else, so that is all that is kept of them: a `Place`. What is more than that is a `WorkItem` for as
+long as it is. A delivery ends exactly once, and says how:
 
     pending ── enlist ─────▶ enlisted      ACK: the transaction that deletes the element decides
        │          enlisted ── commit ──▶ done, ── rollback ──▶ pending
@@ -14,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from mypy_extensions import mypyc_attr
 
 from vedette.consume.rank import Rank
 
@@ -107,15 +111,14 @@ class LateWants(Protocol):
 
 
 class WorkItem:
-    """One element, for all consumers together."""
+    """An element that is more than a place in one line: handed out, delayed, parked, or in several lines."""
 
-    __slots__ = ("_others", "_place", "delivery", "element", "held_keys", "parked", "until")
+    __slots__ = ("delivery", "element", "held_keys", "parked", "places", "until")
 
-    def __init__(self, element: str) -> None:
-        self.element = element
-        self._place: Place | None = None
-        self._others: list[Place] | None = None
-        """Beside the first one: nearly all items have one place, and a million of them wait."""
+    def __init__(self, place: Place) -> None:
+        self.element = place.element
+        self.places: tuple[Place, ...] = (place,)
+        """Where it stands, in the order in which it came there."""
         self.delivery: Delivery | None = None
         self.until: float | None = None
         """Not handed out before this moment of the clock."""
@@ -128,33 +131,28 @@ class WorkItem:
         return self.delivery is None and self.until is None and not self.parked
 
     @property
-    def places(self) -> Sequence[Place]:
-        """Where it stands, in the order in which it came there."""
-        if self._others is not None:
-            assert self._place is not None
-            return (self._place, *self._others)
-        return (self._place,) if self._place is not None else ()
+    def ordinary(self) -> bool:
+        """Whether nothing is left of what made it more than its place."""
+        return len(self.places) == 1 and self.available and not self.held_keys
 
     def enter(self, place: Place) -> None:
-        if self._place is None:
-            self._place = place
-        elif self._others is None:
-            self._others = [place]
-        else:
-            self._others.append(place)
+        self.places = (*self.places, place)
+        place.item = self
 
     def leave(self, place: Place) -> None:
-        left = [each for each in self.places if each is not place]
-        self._place, self._others = left[0] if left else None, left[1:] or None
+        self.places = tuple([each for each in self.places if each is not place])
 
 
+@mypyc_attr(acyclic=True)  # with its pool it is a cycle, which `Pool.clear` breaks
 class Place:
     """An element in one pool: its matches there, and where it stands in line."""
 
-    __slots__ = ("_wants", "arrival", "item", "pool", "sequence", "tick", "ticket", "waiting")
+    __slots__ = ("_wants", "arrival", "element", "item", "pool", "sequence", "tick", "ticket", "waiting")
 
-    def __init__(self, item: WorkItem, pool: Pool, arrival: int) -> None:
-        self.item, self.pool, self.arrival = item, pool, arrival
+    def __init__(self, element: str, pool: Pool, arrival: int) -> None:
+        self.element, self.pool, self.arrival = element, pool, arrival
+        self.item: WorkItem | None = None
+        """Of an element that is more than this place."""
         self._wants: Want | dict[Any, Want] | _Late | None = None
         """Its match; several by identity; or that there is one, to be looked at when it is asked for."""
         self.sequence = 0
@@ -162,6 +160,11 @@ class Place:
         self.tick = 0
         self.ticket = 0
         self.waiting = False
+
+    @property
+    def available(self) -> bool:
+        """Whether its element may be handed out."""
+        return self.item is None or self.item.available
 
     @property
     def wanted(self) -> bool:
@@ -174,7 +177,7 @@ class Place:
         wants = self._wants
         if wants is _LATE:
             assert self.pool.late is not None
-            return self.pool.late.want(self.item.element)
+            return self.pool.late.want(self.element)
         if isinstance(wants, dict):
             return min(wants.values(), key=lambda want: want.rank)
         assert wants is None or isinstance(wants, Want)
@@ -191,7 +194,7 @@ class Place:
     def rank(self) -> Rank:
         if self._wants is _LATE:
             assert self.pool.late is not None
-            return self.pool.late.rank(self.item.element)
+            return self.pool.late.rank(self.element)
         want = self.want
         return want.rank if want is not None else ()
 
@@ -228,7 +231,7 @@ class Place:
 
     def identities(self) -> list[Any]:
         if self._wants is _LATE:
-            return [(self.item.element,)]
+            return [(self.element,)]
         return [want.identity for want in self.wants()]
 
     def wants(self) -> list[Want]:
@@ -246,6 +249,7 @@ class Delivery:
     def __init__(
         self,
         id: str,
+        item: WorkItem,
         place: Place,
         match: Mapping[str, Any],
         member: Member,
@@ -253,7 +257,7 @@ class Delivery:
         deadline: float,
         attempt: int,
     ) -> None:
-        self.id, self.item, self.place, self.member = id, place.item, place, member
+        self.id, self.item, self.place, self.member = id, item, place, member
         self.match = match
         self.deadline = deadline
         self.attempt = attempt

@@ -96,14 +96,12 @@ class LongLine:
     taking from a million is as fast as taking from a thousand.
     """
 
-    __slots__ = ("_blocks", "_entries", "_head", "_lasts", "_length")
+    __slots__ = ("_blocks", "_entries", "_lasts", "_length")
 
     def __init__(self) -> None:
         self._blocks: list[list[_Entry]] = []
         self._lasts: list[_Entry] = []
         """The last entry of each block."""
-        self._head = 0
-        """So many entries of the first block have gone."""
         self._entries = 0
         self._length = 0
 
@@ -132,26 +130,22 @@ class LongLine:
             block.append(entry)
             lasts[index] = entry
         else:
-            insort(block, entry, self._head if index == 0 else 0)
+            insort(block, entry)
         if len(block) > 2 * _BLOCK:
             self._split(index)
 
     def _split(self, index: int) -> None:
         block = self._blocks[index]
-        if index == 0 and self._head:
-            del block[: self._head]
-            self._head = 0
         late = block[_BLOCK:]
-        if late:
-            del block[_BLOCK:]
-            self._blocks.insert(index + 1, late)
-            self._lasts[index : index + 1] = [block[-1], late[-1]]
+        del block[_BLOCK:]
+        self._blocks.insert(index + 1, late)
+        self._lasts[index : index + 1] = [block[-1], late[-1]]
 
     def _throw_void_away(self) -> None:
         entries = [entry for block in self._blocks for entry in block if _valid(entry)]
         self._blocks = [entries[start : start + _BLOCK] for start in range(0, len(entries), _BLOCK)]
         self._lasts = [block[-1] for block in self._blocks]
-        self._head, self._entries = 0, len(entries)
+        self._entries = len(entries)
 
     def discard(self, place: Stander) -> None:
         if place.waiting:
@@ -164,22 +158,20 @@ class LongLine:
         popped: list[Stander] = []
         while self._blocks and len(popped) < most:
             block = self._blocks[0]
-            entries = block[self._head : self._head + most - len(popped)]
+            entries = block[: most - len(popped)]
+            del block[: most - len(popped)]  # let go of here, while they are in the cache
             popped += [entry[-1] for entry in entries if _valid(entry)]
-            self._head += len(entries)
             self._entries -= len(entries)
-            if self._head == len(block):
+            if not block:
                 del self._blocks[0], self._lasts[0]
-                self._head = 0
         for place in popped:
             self.discard(place)
         return popped
 
     def validate(self) -> None:
         """Raise AssertionError unless each place stands in line once, and the blocks are sorted; for tests."""
-        if self._blocks:
-            assert 0 <= self._head < len(self._blocks[0])
-        entries = [entry for block in self._blocks for entry in block][self._head :]
+        assert all(self._blocks)
+        entries = [entry for block in self._blocks for entry in block]
         assert len(entries) == self._entries
         assert all(one < other for one, other in pairwise(entries))
         assert self._lasts == [block[-1] for block in self._blocks]

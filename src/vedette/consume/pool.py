@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from vedette.consume.item import Delivery, LateWants, Place, Want, WorkItem
+from vedette.consume.item import Delivery, LateWants, Place, Want
 from vedette.consume.line import LongLine, SerialLine
 
 __all__ = ["Group", "Member", "Pool"]
@@ -97,8 +97,7 @@ class Pool:
         self.late: LateWants | None = None
         """Where matches are looked at late; else each place keeps its own."""
         self.members: list[Member] = []
-        self.places: dict[str, Place] = {}
-        """Element ▸ its place."""
+        self.places: set[Place] = set()
         self.unwanted: set[Any] | None = None
         """initial: none: matches that were there before, by identity."""
         self._line: LongLine | SerialLine = SerialLine(group.is_busy) if serialized else LongLine()
@@ -150,7 +149,7 @@ class Pool:
             left -= 1
             sequence, place = arriving.popleft()
             stale = place.sequence != sequence or place.waiting
-            if not stale and place.wanted and place.item.available:
+            if not stale and place.wanted and place.available:
                 self._line.put(place)
 
     def step_out(self, place: Place) -> None:
@@ -164,7 +163,7 @@ class Pool:
     def matches(self, places: Sequence[Place]) -> list[Mapping[str, Any]]:
         """What is handed out of each."""
         if self.late is not None:
-            return self.late.matches([place.item.element for place in places])
+            return self.late.matches([place.element for place in places])
         return [place.match for place in places]
 
     def offer(self, key: Hashable) -> None:
@@ -172,9 +171,9 @@ class Pool:
         if isinstance(self._line, SerialLine):
             self._line.offer(key)
 
-    def add_place(self, item: WorkItem, arrival: int) -> Place:
-        place = self.places[item.element] = Place(item, self, arrival)
-        item.enter(place)
+    def add_place(self, element: str, arrival: int) -> Place:
+        place = Place(element, self, arrival)
+        self.places.add(place)
         return place
 
     def put(self, place: Place, want: Want | None) -> None:
@@ -184,14 +183,21 @@ class Pool:
 
     def keep_wants(self) -> None:
         """Matches are looked at late no longer: each place keeps what it is now."""
-        for place in self.places.values() if self.late is not None else ():
+        for place in self.places if self.late is not None else ():
             place.put(place.want)
         self.late = None
+
+    def clear(self) -> None:
+        """Nobody draws from it any more: let go of all places, which know it."""
+        self.places.clear()
+        self._arriving.clear()
+        self._line = LongLine()
+        self._for_tick = None
 
     def validate(self) -> None:
         """Raise AssertionError unless only what may be handed out stands in line; for tests."""
         self._line.validate()
-        for place in self.places.values():
+        for place in self.places:
             assert place.wanted
-            assert place in place.item.places
-            assert not place.waiting or place.item.available
+            assert place.item is None or place in place.item.places
+            assert not place.waiting or place.available

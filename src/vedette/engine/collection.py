@@ -11,13 +11,17 @@ from __future__ import annotations
 import gc
 from threading import Event, Lock, Thread
 
+from vedette.engine.large_pages import large_pages
+
 __all__ = ["CollectionPolicy", "collection_policy"]
 
 _NEVER = 1_000_000_000
 _PYTHONS_OWN = 700
 _SELDOM = 5_000
 """New objects between young collections, unless somebody chose a number: a few batches of deliveries."""
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 2.0
+_LOOKS = 5
+"""Every so many looks it is seen whether the process has become quiet; large pages are made at each."""
 _QUIET_COLLECTIONS = 2
 """A process that had at most this many young collections between two looks is quiet."""
 
@@ -62,8 +66,12 @@ class CollectionPolicy:
     def _look(self, released: Event) -> None:
         """Collect once whenever the process has become quiet after it was busy."""
         seen = _young_collections()
-        busy = False
+        busy, looks = False, 0
         while not released.wait(_LOOK_SECONDS):
+            looks += 1
+            large_pages.look(released.is_set)
+            if looks % _LOOKS:
+                continue
             now = _young_collections()
             if now - seen > _QUIET_COLLECTIONS:
                 busy = True

@@ -146,7 +146,7 @@ class Consuming:
         if fresh is member.pool:
             return
         for delivery in member.held.values():
-            place = fresh.places.get(delivery.item.element)
+            place = self.desk.place_in(fresh, delivery.item.element)
             if place is not None:
                 delivery.place, delivery.withdrawn = place, False
         wanted = [delivery for delivery in member.held.values() if not delivery.withdrawn]

@@ -160,10 +160,12 @@ class Database:
         self.watching.consuming.deliveries.stop()
         for session in sessions:
             session.close()
+        self.watching.management.stop()
         try:
             self.gate.close()
         finally:
             self._store.close()
+            self.watching.consuming.desk.clear()
 
     @property
     def _closing(self) -> str:

@@ -204,9 +204,9 @@ class DeadLetters:
         member = self._consuming.members.get(number)
         if member is None or member.pool is None:
             return
-        for place in list(member.pool.places.values()):
-            if place.item.parked:
-                self._consuming.deliveries.unpark(place.item.element)
+        for place in list(member.pool.places):
+            if place.item is not None and place.item.parked:
+                self._consuming.deliveries.unpark(place.element)
 
     # --- the store --------------------------------------------------------------------------------------------
 

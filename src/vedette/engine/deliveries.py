@@ -370,11 +370,10 @@ class Deliveries:
         sequence, known = 0, self._consuming.desk.attempts.get(element, {})
         for group in [group for group, attempts in known.items() if attempts.parked]:
             sequence = self._store(element, group, None)
-        item = self._consuming.desk.items.get(element)
-        if item is not None:
-            self._consuming.desk.unpark(item, sequence)
-            for place in item.places:
-                self._consuming.wake(place.pool)
+        desk = self._consuming.desk
+        desk.unpark(element, sequence)
+        for place in desk.places_of(element):
+            self._consuming.wake(place.pool)
 
     def restore(self, meta: dict[str, str]) -> None:
         """Attempts and delays of earlier processes; elements that are gone need none."""

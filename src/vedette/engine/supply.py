@@ -118,10 +118,9 @@ class Supply:
         deleted = [before.id for before, after in changes if after is None and before is not None]
         if not deleted:
             return changes
-        items = self._consuming.desk.items
+        desk = self._consuming.desk
         for id in deleted:
-            item = items.get(id)
-            for place in item.places if item is not None else ():
+            for place in desk.places_of(id):
                 if _stands_alone(place.pool.source.shape):
                     self._withdraw(place.pool, id, (id,))
         for pool in self._choosy.values():
@@ -308,8 +307,8 @@ class Supply:
             pool.unwanted.intersection_update(found)
             found = {identity: each for identity, each in found.items() if identity not in pool.unwanted}
         late, desk = pool.late is not None, self._consuming.desk
-        known = {identity: place for place in pool.places.values() for identity in place.identities()}
-        looks = {} if late else {w.identity: w for place in pool.places.values() for w in place.wants()}
+        known = {identity: place for place in pool.places for identity in place.identities()}
+        looks = {} if late else {w.identity: w for place in pool.places for w in place.wants()}
         for identity, (match, order) in found.items():
             want = None if late else self._want(pool, identity, match, order)
             if late or looks.get(identity) != want:
@@ -343,8 +342,8 @@ class Supply:
             if shape.time_dependent:  # it waits for a commit or a tick
                 continue
             fresh = set(self._identities(pool.source)) - (pool.unwanted or set())
-            assert {identity for place in pool.places.values() for identity in place.identities()} == fresh
-            assert {identity[shape.leading] for identity in fresh} == set(pool.places)
+            assert {identity for place in pool.places for identity in place.identities()} == fresh
+            assert {identity[shape.leading] for identity in fresh} == {place.element for place in pool.places}
 
 
 class _LateLook:

@@ -351,6 +351,12 @@ class WatchManagement:
         seconds = self._watching.database.settings.watch_retention_seconds
         watch.details.expiry = clock.call_at(clock.monotonic() + seconds, expire)
 
+    def stop(self) -> None:
+        """The database is closed: whatever lasts waits in the store, and nothing for its end."""
+        for watch in self._watching.hub.watches.values():
+            if watch.has_details and watch.details.expiry is not None:
+                watch.details.expiry.cancel()
+
 
 def _owners(watch: Watch) -> dict[Capture, Any]:
     """Whoever alters a watch, it speaks of its own actor (B36)."""

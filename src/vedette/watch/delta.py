@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mypy_extensions import mypyc_attr
+
 from vedette.values import is_nan
 
 __all__ = ["ADDED", "CHANGED", "REMOVED", "Delta", "frozen", "same"]
@@ -14,6 +16,7 @@ REMOVED = "removed"
 CHANGED = "changed"
 
 
+@mypyc_attr(acyclic=True)
 class Delta:
     """One event's content, shared by every watch that is told it. Positions are each watch's own."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import vedette
 from tests.engine import FULL, PATIENCE, Disk, in_thread, opened_on
+from vedette.consume.pool import Pool
 from vedette.engine.collection import CollectionPolicy, collection_policy
 from vedette.engine.home import Vedette
 from vedette.engine.session import Session
@@ -226,6 +228,38 @@ def test_failed_flushes(tmp_path: Path) -> None:
         tried(lambda: session.execute('SPAWN t: Task { title = "x" }'))()
         check(tried(lambda: session.execute('SPAWN t: Task { title = "x" }')))
         check(lambda: session.execute("MATCH t: Task RETURN t"))
+
+
+@pytest.mark.parametrize("ended", ["closed", "cancelled"])
+def test_nothing_stays_of_jobs_that_waited(tmp_path: Path, ended: str) -> None:
+    """Compiled, places in line are none of the collector's business: whoever lets go of a line breaks its cycles."""
+    before = pools()
+    home = vedette.open(tmp_path, manage_gc=False)
+    home.define("node Job { n: Int, at: Int = 0 }")
+    session = home.session()
+    for number in range(20):
+        session.execute("SPAWN j: Job { n = $n }", n=number)
+    statement = "WATCH j: Job [mode: consume, delivery: reliable, ordering: attribute(j.n DESC)] RETURN j.n"
+    watches = [session.watch(statement) for _ in range(2)]
+    for watch in watches:
+        first, second = (event for event in watch.poll(3) if event.type == "consumed")
+        session.execute("NACK $id [delay: 1h]", id=first.delivery_id)
+        assert second.delivery_id
+    assert pools() == before + 2
+    if ended == "cancelled":
+        for watch in watches:
+            watch.cancel()
+    database = weakref.ref(home.default)
+    home.close()
+    first = second = watch = watches = home = session = None  # type: ignore[assignment]
+    assert pools() == before
+    assert database() is None
+
+
+def pools() -> int:
+    """Of this process, whoever holds them."""
+    gc.collect()
+    return sum(type(each) is Pool for each in gc.get_objects())
 
 
 def test_elements_are_not_tracked_more_than_needed(db: Vedette) -> None:

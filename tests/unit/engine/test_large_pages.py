@@ -1,0 +1,152 @@
+"""Large pages: what is put together, and what is left alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vedette.engine import large_pages
+from vedette.engine.large_pages import GROWTH, PAGE, LargePages, worthwhile_spans
+
+MIB = 1024 * 1024
+SMAPS = """\
+{begin:x}-{end:x} {rights} 00000000 {device} {inode}{name}
+Size:              {size} kB
+KernelPageSize:        4 kB
+Rss:               {resident} kB
+Pss:               {resident} kB
+AnonHugePages:     {large} kB
+VmFlags: rd wr mr mw me ac sd
+"""
+
+
+def mapping(
+    begin_mib: float,
+    size_mib: float,
+    *,
+    full: float = 1.0,
+    large: float = 0.0,
+    rights: str = "rw-p",
+    inode: int = 0,
+    name: str = "",
+) -> str:
+    begin, size = int(begin_mib * MIB), int(size_mib * MIB)
+    return SMAPS.format(
+        begin=begin,
+        end=begin + size,
+        rights=rights,
+        device="00:00" if not inode else "fe:00",
+        inode=inode,
+        name=f"                   {name}" if name else "",
+        size=size // 1024,
+        resident=int(size * full) // 1024,
+        large=int(size * large) // 1024,
+    )
+
+
+@pytest.mark.parametrize(
+    ("smaps", "spans"),
+    [
+        (mapping(64, 32), [(64, 96)]),
+        (mapping(63.5, 32), [(64, 94)]),  # whole pages only
+        (mapping(64, 32, name="[heap]"), [(64, 96)]),
+        (mapping(64, 8, full=0.01, name="[stack]"), []),
+        (mapping(64, 8, name="[stack]"), []),
+        (mapping(64, 8, full=0.1), []),  # a thread's stack, say: it would be filled with nothing
+        (mapping(64, 32, large=1.0), []),
+        (mapping(64, 32, large=0.5), [(64, 96)]),
+        (mapping(64, 1), []),
+        (mapping(65, 2.5), []),  # no whole page within
+        (mapping(64, 32, rights="r--p"), []),
+        (mapping(64, 32, rights="rw-s"), []),
+        (mapping(64, 32, inode=7, name="/usr/lib/x.so"), []),
+        (mapping(64, 32) + mapping(200, 4, full=0.1) + mapping(300, 4), [(64, 96), (300, 304)]),
+        ("", []),
+    ],
+)
+def test_full_anonymous_memory_is_put_together(smaps: str, spans: list[tuple[int, int]]) -> None:
+    assert list(worthwhile_spans(smaps)) == [(begin * MIB, end * MIB) for begin, end in spans]
+
+
+class Machine:
+    """A process of a size, and what is asked of its kernel."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.resident, self.asked = 0, list[tuple[int, int]]()
+        self.smaps = tmp_path / "smaps"
+        self.smaps.write_text(mapping(64, 100))
+        (tmp_path / "enabled").write_text("always [madvise] never\n")
+        monkeypatch.setattr(large_pages, "_ENABLED", str(tmp_path / "enabled"))
+        monkeypatch.setattr(large_pages, "_SMAPS", str(self.smaps))
+        monkeypatch.setattr(large_pages, "_resident", lambda: self.resident)
+        monkeypatch.setattr(large_pages, "_collapse", self.collapse)
+
+    def collapse(self, start: int, size: int) -> bool:
+        self.asked.append((start, size))
+        return True
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    return Machine(monkeypatch, tmp_path)
+
+
+def test_a_process_is_looked_at_when_it_has_grown(machine: Machine) -> None:
+    pages = LargePages()
+    machine.resident = GROWTH - 1
+    assert pages.look() == 0
+    machine.resident = GROWTH
+    assert pages.look() == 100 * MIB
+    assert sum(size for _, size in machine.asked) == 100 * MIB
+    assert all(start % PAGE == 0 for start, _ in machine.asked)
+    machine.resident = 2 * GROWTH - 1
+    assert pages.look() == 0
+    machine.resident = 2 * GROWTH
+    assert pages.look() == 100 * MIB
+
+
+def test_what_has_shrunk_counts_anew(machine: Machine) -> None:
+    pages = LargePages()
+    machine.resident = 10 * GROWTH
+    assert pages.look()
+    machine.resident = GROWTH
+    assert not pages.look()
+    machine.resident = 2 * GROWTH
+    assert pages.look()
+
+
+def test_it_stops_when_it_is_told_to(machine: Machine) -> None:
+    pages = LargePages()
+    machine.resident = GROWTH
+    assert pages.look(lambda: bool(machine.asked)) == machine.asked[0][1] < 100 * MIB
+    assert len(machine.asked) == 1
+    assert pages.look() == 100 * MIB, "it is looked at again"
+
+
+@pytest.mark.parametrize("setting", ["always madvise [never]\n", None])
+def test_a_kernel_that_does_not_want_to_is_not_asked(
+    machine: Machine, setting: str | None, tmp_path: Path
+) -> None:
+    if setting is None:
+        (tmp_path / "enabled").unlink()
+    else:
+        (tmp_path / "enabled").write_text(setting)
+    machine.resident = GROWTH
+    assert LargePages().look() == 0
+    assert machine.asked == []
+
+
+def test_a_real_process_keeps_what_it_holds() -> None:
+    """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
+    program = """
+from vedette.engine.large_pages import LargePages, _resident
+held = [(number, str(number)) for number in range(900_000)]
+before = _resident()
+LargePages().look()
+assert _resident() < 1.1 * before, (before, _resident())
+assert all(text == str(number) for number, text in held)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
