@@ -69,7 +69,7 @@ class CollectionPolicy:
         busy, looks = False, 0
         while not released.wait(_LOOK_SECONDS):
             looks += 1
-            large_pages.look(released.is_set)
+            large_pages.look(released.wait)
             if looks % _LOOKS:
                 continue
             now = _young_collections()

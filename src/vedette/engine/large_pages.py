@@ -2,9 +2,10 @@
 
 The processor finds out where such memory is page by page, and of pages of 4 KiB it remembers a few megabytes' worth: to
 take from a line of a million cost a third more for this alone. Linux can put 2 MiB of a process's memory into one page,
-if asked to (transparent huge pages; most systems are set to "madvise"). So whenever the process has grown by a good
-deal, mappings that are nearly full are put together, by a thread that nobody waits for. Processes that stay small,
-other systems, and a kernel that is set to "never" go without.
+if asked to (transparent huge pages; most systems are set to "madvise"). So when the process is large and has grown,
+mappings that are nearly full are put together, by a thread that nobody waits for; page by page with pauses, because
+whoever needs a page that is being moved waits for some milliseconds. Processes that stay small, other systems, and a
+kernel that is set to "never" go without.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 __all__ = ["LargePages", "large_pages", "worthwhile_spans"]
 
 PAGE = 2 * 1024 * 1024
-GROWTH = 64 * 1024 * 1024
-"""So much larger must a process have become: a tenth of a second of work, and small ones need none."""
-STEP = 4 * PAGE
-"""Put together by one call; others' page faults wait no longer than for that."""
+SMALL = 256 * 1024 * 1024
+"""A process that is smaller is not looked at."""
+GROWTH = 32 * 1024 * 1024
+"""So much larger must it have become since the last look."""
+PAUSE_SECONDS = 0.01
+"""Between two pages: with them about a hundred megabytes a second."""
 _ENABLED, _STATM, _SMAPS = (
     "/sys/kernel/mm/transparent_hugepage/enabled",
     "/proc/self/statm",
@@ -29,23 +33,26 @@ _ENABLED, _STATM, _SMAPS = (
 )
 _COLLAPSE = 25
 """MADV_COLLAPSE: at once, and not when the kernel gets round to it. Older kernels than 6.1 refuse, which is nothing."""
-_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ 00:00 0\s*(?:\[heap\]|\[anon:[^\]]*\])?$")
-_FIGURE = re.compile(r"(Rss|AnonHugePages): +(\d+) kB$")
+_MAPPING = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ 00:00 0 *(?:\[heap\]|\[anon:[^\]]*\])?\n(?:[A-Z].*\n)*", re.MULTILINE
+)
+_RESIDENT = re.compile(r"^Rss: +(\d+) kB$", re.MULTILINE)
+_LARGE = re.compile(r"^AnonHugePages: +(\d+) kB$", re.MULTILINE)
 
 
 def worthwhile_spans(smaps: str) -> Iterator[tuple[int, int]]:
     """Begin and end of what is anonymous, nearly full, and not in large pages yet; `smaps` as the kernel writes it."""
-    span, figures = None, dict[str, int]()
-    for line in (*smaps.splitlines(), "0-0 end"):
-        if figure := _FIGURE.match(line):
-            figures[figure[1]] = int(figure[2]) * 1024
-        elif line[:1] in "0123456789abcdef":
-            if span is not None and _is_worthwhile(
-                *span, figures.get("Rss", 0), figures.get("AnonHugePages", 0)
-            ):
-                yield span
-            mapping, figures = _MAPPING.match(line), {}
-            span = _within(int(mapping[1], 16), int(mapping[2], 16)) if mapping else None
+    for mapping in _MAPPING.finditer(smaps):
+        begin, end = _within(int(mapping[1], 16), int(mapping[2], 16))
+        if end - begin >= PAGE and _is_worthwhile(
+            end - begin, _bytes(_RESIDENT, mapping[0]), _bytes(_LARGE, mapping[0])
+        ):
+            yield begin, end
+
+
+def _bytes(figure: re.Pattern[str], about: str) -> int:
+    found = figure.search(about)
+    return int(found[1]) * 1024 if found else 0
 
 
 def _within(begin: int, end: int) -> tuple[int, int]:
@@ -53,9 +60,8 @@ def _within(begin: int, end: int) -> tuple[int, int]:
     return -(-begin // PAGE) * PAGE, end // PAGE * PAGE
 
 
-def _is_worthwhile(begin: int, end: int, resident: int, large: int) -> bool:
-    size = end - begin
-    return size >= PAGE and resident >= 0.9 * size and large < 0.9 * size
+def _is_worthwhile(size: int, resident: int, large: int) -> bool:
+    return resident >= 0.9 * size and large < 0.9 * size
 
 
 class LargePages:
@@ -66,23 +72,25 @@ class LargePages:
         self._seen = 0
         """Bytes of the process when it was looked at last, or fewer since."""
 
-    def look(self, hurried: Callable[[], bool] = lambda: False) -> int:
-        """Put together what has come since the last time; returns how many bytes. Stops when `hurried` says so."""
+    def look(self, pause: Callable[[float], bool] = lambda _: False) -> int:
+        """Put together what has come since the last time; returns how many bytes.
+
+        `pause` waits for so many seconds, and says whether that is enough.
+        """
         if self._permitted is None:
             self._permitted = _is_supported()
         if not self._permitted:
             return 0
         resident = _resident()
-        if resident < self._seen + GROWTH:
+        if resident < max(SMALL, self._seen + GROWTH):
             self._seen = min(self._seen, resident)
             return 0
         done = 0
         for begin, end in worthwhile_spans(Path(_SMAPS).read_text()):
-            for start in range(begin, end, STEP):
-                if hurried():
+            for start in range(begin, end, PAGE):
+                done += PAGE if _collapse(start) else 0
+                if pause(PAUSE_SECONDS):
                     return done
-                size = min(STEP, end - start)
-                done += size if _collapse(start, size) else 0
         self._seen = _resident()
         return done
 
@@ -98,11 +106,12 @@ def _resident() -> int:
     return int(Path(_STATM).read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _collapse(start: int, size: int) -> bool:
+def _collapse(start: int) -> bool:
     """What the kernel cannot do stays as it is: the process may have let go of the memory meanwhile."""
-    return bool(_madvise()(start, size, _COLLAPSE) == 0)
+    return bool(_madvise()(start, PAGE, _COLLAPSE) == 0)
 
 
+@cache
 def _madvise() -> Callable[[int, int, int], int]:
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int

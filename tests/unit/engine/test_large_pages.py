@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vedette.engine import large_pages
-from vedette.engine.large_pages import GROWTH, PAGE, LargePages, worthwhile_spans
+from vedette.engine.large_pages import GROWTH, PAGE, SMALL, LargePages, worthwhile_spans
 
 MIB = 1024 * 1024
 SMAPS = """\
@@ -75,7 +75,7 @@ class Machine:
     """A process of a size, and what is asked of its kernel."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        self.resident, self.asked = 0, list[tuple[int, int]]()
+        self.resident, self.asked = 0, list[int]()
         self.smaps = tmp_path / "smaps"
         self.smaps.write_text(mapping(64, 100))
         (tmp_path / "enabled").write_text("always [madvise] never\n")
@@ -84,8 +84,8 @@ class Machine:
         monkeypatch.setattr(large_pages, "_resident", lambda: self.resident)
         monkeypatch.setattr(large_pages, "_collapse", self.collapse)
 
-    def collapse(self, start: int, size: int) -> bool:
-        self.asked.append((start, size))
+    def collapse(self, start: int) -> bool:
+        self.asked.append(start)
         return True
 
 
@@ -94,35 +94,39 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return Machine(monkeypatch, tmp_path)
 
 
-def test_a_process_is_looked_at_when_it_has_grown(machine: Machine) -> None:
+def test_a_process_is_looked_at_when_it_is_large_and_has_grown(machine: Machine) -> None:
     pages = LargePages()
-    machine.resident = GROWTH - 1
+    machine.resident = SMALL - 1
     assert pages.look() == 0
-    machine.resident = GROWTH
+    machine.resident = SMALL
     assert pages.look() == 100 * MIB
-    assert sum(size for _, size in machine.asked) == 100 * MIB
-    assert all(start % PAGE == 0 for start, _ in machine.asked)
-    machine.resident = 2 * GROWTH - 1
+    assert machine.asked == [64 * MIB + number * PAGE for number in range(50)]
+    machine.resident = SMALL + GROWTH - 1
     assert pages.look() == 0
-    machine.resident = 2 * GROWTH
+    machine.resident = SMALL + GROWTH
     assert pages.look() == 100 * MIB
 
 
 def test_what_has_shrunk_counts_anew(machine: Machine) -> None:
     pages = LargePages()
-    machine.resident = 10 * GROWTH
+    machine.resident = 10 * SMALL
     assert pages.look()
-    machine.resident = GROWTH
+    machine.resident = SMALL
     assert not pages.look()
-    machine.resident = 2 * GROWTH
+    machine.resident = SMALL + GROWTH
     assert pages.look()
 
 
-def test_it_stops_when_it_is_told_to(machine: Machine) -> None:
-    pages = LargePages()
-    machine.resident = GROWTH
-    assert pages.look(lambda: bool(machine.asked)) == machine.asked[0][1] < 100 * MIB
-    assert len(machine.asked) == 1
+def test_it_pauses_after_each_page_and_stops_when_it_is_told_to(machine: Machine) -> None:
+    pages, pauses = LargePages(), list[float]()
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        return len(pauses) == 3
+
+    machine.resident = SMALL
+    assert pages.look(pause) == 3 * PAGE
+    assert len(machine.asked) == len(pauses) == 3
     assert pages.look() == 100 * MIB, "it is looked at again"
 
 
@@ -134,7 +138,7 @@ def test_a_kernel_that_does_not_want_to_is_not_asked(
         (tmp_path / "enabled").unlink()
     else:
         (tmp_path / "enabled").write_text(setting)
-    machine.resident = GROWTH
+    machine.resident = SMALL
     assert LargePages().look() == 0
     assert machine.asked == []
 
@@ -143,7 +147,7 @@ def test_a_real_process_keeps_what_it_holds() -> None:
     """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
     program = """
 from vedette.engine.large_pages import LargePages, _resident
-held = [(number, str(number)) for number in range(900_000)]
+held = [(number, str(number)) for number in range(1_800_000)]
 before = _resident()
 LargePages().look()
 assert _resident() < 1.1 * before, (before, _resident())
