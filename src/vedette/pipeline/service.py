@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
@@ -142,9 +143,10 @@ class PipelineService:
         windows = WindowKeeper(session, self.context, self._home / "windows", self._steering.count)
         try:
             while query.isActive and not stop.is_set():
-                self._judge(query)
+                last = query.lastProgress  # some kB of JSON from Java: once a look
+                self._judge(query, last)
                 windows.tend()
-                self._show(query)
+                self._show(last)
                 stop.wait(LOOK_SECONDS)
         finally:
             problem = query.exception() if not query.isActive else None
@@ -159,9 +161,8 @@ class PipelineService:
                 self._give_up_the_gap()
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
 
-    def _judge(self, query: StreamingQuery) -> None:
+    def _judge(self, query: StreamingQuery, last: StreamingQueryProgress | None) -> None:
         """Take in the counts of batches that have ended since. Asking for many of them costs more than for the last."""
-        last = query.lastProgress
         if last is None or last["batchId"] <= self._judged:
             return
         for progress in query.recentProgress:
@@ -172,8 +173,8 @@ class PipelineService:
             counts = {name: value or 0 for name, value in found.asDict().items()}
             self._steering.batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
 
-    def _show(self, query: StreamingQuery) -> None:
-        progress = _progress(query, self._journal.last_offset())
+    def _show(self, last: StreamingQueryProgress | None) -> None:
+        progress = _progress(last, self._journal.last_offset())
         offset = progress["offset"]
         self._note_reached(progress)
         partitions = self._steering.look(offset) if offset is not None else []
@@ -230,8 +231,7 @@ class PipelineService:
         draft.rename(self._home / STATUS_FILE)
 
 
-def _progress(query: StreamingQuery, last: int) -> dict[str, Any]:
-    progress = query.lastProgress
+def _progress(progress: StreamingQueryProgress | None, last: int) -> dict[str, Any]:
     if progress is None:
         return {"offset": None, "behind": None}
     end = json.loads(progress["sources"][0]["endOffset"] or "{}")
