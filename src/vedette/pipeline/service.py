@@ -47,10 +47,13 @@ __all__ = ["STATUS_FILE", "PipelineService"]
 
 log = logging.getLogger(__name__)
 
-PUBLISH_SECONDS = 0.02
-"""How often the compactor looks whether subscriptions have changed."""
+PUBLISH_SECONDS, RESTING_PUBLISH_SECONDS = 0.02, 0.06
+"""How often the compactor looks whether subscriptions have changed; and when they have not for `PATIENCE` looks."""
+PATIENCE = 100
 UPKEEP_SECONDS = 10.0
 LOOK_SECONDS = 0.5
+RESTING_LOOKS = 4
+"""While nothing happens Java is asked how far it is only at every so many looks."""
 LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -142,8 +145,11 @@ class PipelineService:
         query = start_stream(session, self.context, self._home / "checkpoint", shares=self._cores)
         windows = WindowKeeper(session, self.context, self._home / "windows", self._steering.count)
         try:
+            looks, last = 0, None
             while query.isActive and not stop.is_set():
-                last = query.lastProgress  # some kB of JSON from Java: once a look
+                if looks % RESTING_LOOKS == 0 or not self._is_told(last):
+                    last = query.lastProgress  # some kB of JSON
+                looks += 1
                 self._judge(query, last)
                 windows.tend()
                 self._show(last)
@@ -160,6 +166,10 @@ class PipelineService:
             if "E6006" in str(problem):
                 self._give_up_the_gap()
             stop.wait(min(0.5 * 2.0 ** min(self.restarts, 6), LONGEST_PAUSE_SECONDS))
+
+    def _is_told(self, last: StreamingQueryProgress | None) -> bool:
+        """Whether the journal has nothing that is not in this progress."""
+        return last is not None and _progress(last, self._journal.last_offset())["behind"] == 0
 
     def _judge(self, query: StreamingQuery, last: StreamingQueryProgress | None) -> None:
         """Take in the counts of batches that have ended since. Asking for many of them costs more than for the last."""
@@ -203,10 +213,11 @@ class PipelineService:
     def _tend(self, stop: Flag) -> None:
         """The compactor often, everything else now and then."""
         due = self._clock.monotonic() + UPKEEP_SECONDS
-        look = 0.0
-        while not stop.wait(PUBLISH_SECONDS):
+        look, quiet, published = 0.0, 0, None
+        while not stop.wait(PUBLISH_SECONDS if quiet < PATIENCE else RESTING_PUBLISH_SECONDS):
             try:
-                self._compactor.publish()
+                before, published = published, self._compactor.publish()
+                quiet = quiet + 1 if published is before else 0
                 now = self._clock.monotonic()
                 if now >= look:
                     look = now + LOOK_SECONDS

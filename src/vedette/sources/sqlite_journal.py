@@ -37,7 +37,7 @@ __all__ = ["SqliteJournal"]
 
 POLL_SECONDS = 0.005
 """How often `wait` asks whether somebody has committed: a look at one number in shared memory."""
-IDLE_POLL_SECONDS = 0.02
+IDLE_POLL_SECONDS = 0.03
 """How often when it has asked in vain so many times: an idle pipeline costs next to nothing."""
 PATIENCE = 400
 CHECKPOINT_PAGES = 8_000

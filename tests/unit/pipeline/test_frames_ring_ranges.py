@@ -27,6 +27,7 @@ from vedette.pipeline.ingest_frames import (
 )
 from vedette.pipeline.partition_states import news
 from vedette.pipeline.ring import Ring
+from vedette.pipeline.schema import PROGRESS
 from vedette.sources.journal import open_journal
 from vedette.sources.records import Partition, Source, SourceEvent
 from vedette.subscriptions.registry import SubscriptionRegistry
@@ -159,4 +160,31 @@ def test_a_degraded_partition_is_read_and_not_told(tmp_path: Path):
         assert mark["epoch"].to_pylist() == [40 - len(seen)]
     assert "modes" not in stream.latestOffset(start, ReadAllAvailable())
     registry.close()
+    journal.close()
+
+
+def test_now_and_then_there_is_a_batch_without_rows(tmp_path: Path):
+    """Else Spark would end its Python workers, and the next change would wait for new ones."""
+    journal = open_journal(tmp_path)
+    journal.add_source(Source(name="shop", kind="graph", address="a", tenant="default"))
+    event = SourceEvent(event_id="e", collection="c", key="k", after=b'{"n":1}', created=True, time_ms=0)
+    options = {
+        "journal": journal.address,
+        "index": str(tmp_path / "index"),
+        "start": "0",
+        "patience": "0.01",
+    }
+    resting, warm = JournalStream(options), JournalStream({**options, "warm": "0"})
+    start = resting.initialOffset()
+    assert resting.latestOffset(start, ReadAllAvailable()) == start, "not yet"
+    for beat in (1, 2):
+        end = warm.latestOffset(start, ReadAllAvailable())
+        assert end == {**resting.initialOffset(), "beat": beat}
+        (range_,) = warm.partitions(start, end)
+        (mark,) = warm.read(range_)
+        assert mark["op"].to_pylist() == [PROGRESS]
+        assert mark["offset"].to_pylist() == [0]
+        start = end
+    last = journal.append("shop", [event], None).offset
+    assert warm.latestOffset(start, ReadAllAvailable()) == offset_of(last, 0)
     journal.close()
