@@ -39,7 +39,7 @@ from vedette.pipeline.window_keeper import WindowKeeper
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper
 from vedette.sources.records import Partition
-from vedette.subscriptions.index_files import Compactor
+from vedette.subscriptions.index_files import Compactor, Manifest
 from vedette.subscriptions.registry import SubscriptionRegistry
 from vedette.values import timestamp_to_ms
 
@@ -213,7 +213,8 @@ class PipelineService:
     def _tend(self, stop: Flag) -> None:
         """The compactor often, everything else now and then."""
         due = self._clock.monotonic() + UPKEEP_SECONDS
-        look, quiet, published = 0.0, 0, None
+        look, quiet = 0.0, 0
+        published: Manifest | None = None
         while not stop.wait(PUBLISH_SECONDS if quiet < PATIENCE else RESTING_PUBLISH_SECONDS):
             try:
                 before, published = published, self._compactor.publish()
