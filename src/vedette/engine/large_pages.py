@@ -3,7 +3,7 @@
 The processor finds out where such memory is page by page, and of pages of 4 KiB it remembers a few megabytes' worth: to
 take from a line of a million cost a third more for this alone. Linux can put 2 MiB of a process's memory into one page,
 if asked to (transparent huge pages; most systems are set to "madvise"). So when the process is large and has grown,
-mappings that are nearly full are put together, by a thread that nobody waits for; page by page with pauses, because
+what it uses is put together, by a thread that nobody waits for; page by page with pauses, because
 whoever needs a page that is being moved waits for some milliseconds. Processes that stay small, other systems, and a
 kernel that is set to "never" go without.
 """
@@ -24,6 +24,9 @@ SMALL = 256 * 1024 * 1024
 """A process that is smaller is not looked at."""
 GROWTH = 32 * 1024 * 1024
 """So much larger must it have become since the last look."""
+FULL = 0.5
+"""A mapping of which a smaller share is in memory stays as it is, as stacks of threads do. Tables of large dictionaries
+have room for more than they hold, and it is there that most is looked up."""
 PAUSE_SECONDS = 0.01
 """Between two pages: with them about a hundred megabytes a second."""
 _ENABLED, _STATM, _SMAPS = (
@@ -41,7 +44,7 @@ _LARGE = re.compile(r"^AnonHugePages: +(\d+) kB$", re.MULTILINE)
 
 
 def worthwhile_spans(smaps: str) -> Iterator[tuple[int, int]]:
-    """Begin and end of what is anonymous, nearly full, and not in large pages yet; `smaps` as the kernel writes it."""
+    """Begin and end of what is anonymous, full enough, and not in large pages yet; `smaps` as the kernel writes it."""
     for mapping in _MAPPING.finditer(smaps):
         begin, end = _within(int(mapping[1], 16), int(mapping[2], 16))
         if end - begin >= PAGE and _is_worthwhile(
@@ -61,7 +64,7 @@ def _within(begin: int, end: int) -> tuple[int, int]:
 
 
 def _is_worthwhile(size: int, resident: int, large: int) -> bool:
-    return resident >= 0.9 * size and large < 0.9 * size
+    return resident >= FULL * size and large < 0.9 * size
 
 
 class LargePages:

@@ -56,6 +56,8 @@ def mapping(
         (mapping(64, 8, full=0.01, name="[stack]"), []),
         (mapping(64, 8, name="[stack]"), []),
         (mapping(64, 8, full=0.1), []),  # a thread's stack, say: it would be filled with nothing
+        (mapping(64, 8, full=0.49), []),
+        (mapping(64, 8, full=0.51), [(64, 72)]),
         (mapping(64, 32, large=1.0), []),
         (mapping(64, 32, large=0.5), [(64, 96)]),
         (mapping(64, 1), []),
