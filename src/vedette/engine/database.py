@@ -165,7 +165,8 @@ class Database:
             self.gate.close()
         finally:
             self._store.close()
-            self.watching.consuming.desk.clear()
+            with self.turn:
+                self.watching.consuming.desk.clear()
 
     @property
     def _closing(self) -> str:

@@ -3,14 +3,15 @@
 The processor finds out where such memory is page by page, and of pages of 4 KiB it remembers a few megabytes' worth: to
 take from a line of a million cost a third more for this alone. Linux can put 2 MiB of a process's memory into one page,
 if asked to (transparent huge pages; most systems are set to "madvise"). So when the process is large and has grown,
-what it uses is put together, by a thread that nobody waits for; page by page with pauses, because
-whoever needs a page that is being moved waits for some milliseconds. Processes that stay small, other systems, and a
-kernel that is set to "never" go without.
+what it uses is put together, by a thread that nobody waits for; page by page with pauses, because whoever needs a page
+that is being moved waits for some milliseconds. Processes that stay small, other systems, a kernel that is set to
+"never", and those that do not let a process read about itself go without.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from pathlib import Path
 
 __all__ = ["LargePages", "large_pages", "worthwhile_spans"]
 
+log = logging.getLogger(__name__)
 PAGE = 2 * 1024 * 1024
 SMALL = 256 * 1024 * 1024
 """A process that is smaller is not looked at."""
@@ -82,8 +84,14 @@ class LargePages:
         """
         if self._permitted is None:
             self._permitted = _is_supported()
-        if not self._permitted:
+        try:
+            return self._look(pause) if self._permitted else 0
+        except OSError as problem:
+            log.info("Memory stays in small pages: %s", problem, extra={"action": "pages.unreadable"})
+            self._permitted = False
             return 0
+
+    def _look(self, pause: Callable[[float], bool]) -> int:
         resident = _resident()
         if resident < max(SMALL, self._seen + GROWTH):
             self._seen = min(self._seen, resident)
@@ -100,7 +108,7 @@ class LargePages:
 
 def _is_supported() -> bool:
     try:
-        return "[never]" not in Path(_ENABLED).read_text() and Path(_SMAPS).exists()
+        return "[never]" not in Path(_ENABLED).read_text()
     except OSError:
         return False
 

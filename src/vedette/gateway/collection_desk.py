@@ -1,4 +1,4 @@
-"""External collections at the broker, on the engine's thread alone: who follows what, and what the pipeline delivers.
+"""External collections at the broker, on the engine's thread alone: who follows what. `Telling` has what they are told.
 
 Theory of operation. A stream over a collection is one subscription at the registry. Its first subscriber's snapshot is
 read at an offset of the journal, and the stream is registered with that offset as its boundary: the pipeline tells
@@ -31,23 +31,14 @@ from vedette.gateway.collection_streams import (
     Eyes,
     Joining,
     LeftStream,
-    Reason,
     StreamState,
-    ToldChange,
     ToldRows,
     Wanted,
 )
+from vedette.gateway.collection_telling import Telling
 from vedette.gateway.collection_wishes import wish_left_behind
 from vedette.gateway.frames import engine_error
-from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
-from vedette.pipeline.ingest_frames import (
-    Complete,
-    Deliver,
-    DeliveredChange,
-    PartitionStatus,
-    Status,
-    WindowTold,
-)
+from vedette.pipeline.ingest_frames import Complete, Deliver, Status
 
 if TYPE_CHECKING:
     from vedette.gateway.broker import Broker, Client
@@ -63,29 +54,24 @@ class CollectionDesk:
         self._broker = broker
         self._registrar = registrar
         self._reception = Reception(broker)
-        self._ingest = IngestDesk()
-        self._numbers: dict[int, CollectionStream] = {}
-        """Streams by their number at the registry."""
-        self._standing: set[CollectionStream] = set()
-        self._holding: set[CollectionStream] = set()
-        """Streams in causal order for which something has come that they were not told yet."""
-        self._opening = 0
-        self._early: dict[int, list[Told]] = {}
-        """For numbers that are not known yet, while something is being opened."""
-        self._states: dict[int, str] = {}
-        """Partitions and what the pipeline last said about them."""
+        self._telling = Telling(broker, self._resync)
         self._last_id = 0
-        self._reached = 0
-        """All partitions are told up to this offset."""
         self._rights = RightsReview(registrar.call, self.see_anew, self._end)
-        self.events = 0
-        """What was told to streams here, so far."""
         self.resyncs = 0
         """Streams that had to begin anew, so far."""
 
     @property
     def streams(self) -> int:
-        return len(self._numbers)
+        return len(self._telling.numbers)
+
+    @property
+    def events(self) -> int:
+        """What was told to streams here, so far."""
+        return self._telling.events
+
+    def take(self, frame: Deliver | Complete | Status) -> None:
+        """One frame of an ingest link, in the order of arrival."""
+        self._telling.take(frame)
 
     # --- subscribing --------------------------------------------------------------------------------------------
 
@@ -113,8 +99,8 @@ class CollectionDesk:
 
     def leave_behind(self) -> None:
         """The server ends in good order: streams say where they stand, for the one that comes next."""
-        for stream in self._numbers.values():
-            stream.leave_behind(self._told_up_to(stream))
+        for stream in self._telling.numbers.values():
+            stream.leave_behind(self._telling.told_up_to(stream))
 
     def take_up(
         self, desk: Desk, key: bytes, actor: str | None, left: LeftStream, position: int, number: int
@@ -130,9 +116,6 @@ class CollectionDesk:
         self._open(stream, wanted, left=left)
         return stream
 
-    def _told_up_to(self, stream: CollectionStream) -> int:
-        return self._reached if stream.state is StreamState.LIVE else stream.boundary
-
     def _open(
         self,
         stream: CollectionStream,
@@ -141,12 +124,15 @@ class CollectionDesk:
         left: LeftStream | None = None,
     ) -> None:
         """Register a stream; `shown` is what it was told before, when it is not for the first time."""
-        self._opening += 1
+        self._telling.expect()
         self._last_id += 1
         ids = stream.ids = tuple(f"{self._last_id}.{n}" for n in range(len(wanted.collections)))
 
         def done(outcome: Opened | VedetteError) -> None:
-            self._opened(stream, ids, wanted, shown, left, outcome)
+            try:
+                self._opened(stream, ids, wanted, shown, left, outcome)
+            finally:
+                self._telling.expected()
 
         self._registrar.post(Opening(ids=ids, tenant=stream.desk.tenant, wanted=wanted, done=done, left=left))
 
@@ -159,7 +145,6 @@ class CollectionDesk:
         left: LeftStream | None,
         outcome: Opened | VedetteError,
     ) -> None:
-        self._opening -= 1
         if isinstance(outcome, VedetteError):
             self._not_opened(stream, outcome, begun=shown is not None or left is not None)
         elif stream.state is StreamState.CLOSED:
@@ -176,8 +161,6 @@ class CollectionDesk:
             self._stand(stream, outcome, {}, differs=False)
         else:
             self._stand(stream, outcome, shown)
-        if not self._opening:
-            self._early.clear()
 
     def _not_opened(self, stream: CollectionStream, error: VedetteError, *, begun: bool) -> None:
         if begun:
@@ -193,10 +176,7 @@ class CollectionDesk:
         stream.state = StreamState.STANDING
         stream.registered, stream.version, stream.boundary = opened.numbers, opened.version, opened.boundary
         stream.collections, stream.partitions = opened.collections, opened.epochs
-        self._ingest.know(opened.epochs)
-        self._states = {**opened.states, **self._states}
-        self._numbers.update(dict.fromkeys(opened.numbers, stream))
-        self._standing.add(stream)
+        self._telling.add(stream, opened.states)
         waiting, stream.waiting = stream.waiting, []
         if shown is not None:
             if differs:
@@ -210,16 +190,14 @@ class CollectionDesk:
         for joining in waiting:
             if self._reception.still_there(stream, joining):
                 self._join(stream, joining)
-        for number in opened.numbers:
-            for told in self._early.pop(number, ()):
-                self._told(told)
+        self._telling.tell_early(stream)
 
     def _join(self, stream: CollectionStream, joining: Joining) -> None:
         """Where the stream stands now; what it had been told by then is read elsewhere."""
         seq, position = stream.history.last_seq, stream.position
         joining = joining.through(stream)
         if not joining.wanted.snapshot:
-            self._reception.welcome(stream, joining, seq, position, self._reached, None)
+            self._reception.welcome(stream, joining, seq, position, self._telling.reached, None)
             return
 
         def done(outcome: Rows | VedetteError) -> None:
@@ -233,7 +211,7 @@ class CollectionDesk:
                 tenant=stream.desk.tenant,
                 collections=stream.collections,
                 wanted=joining.wanted,
-                after=self._told_up_to(stream),
+                after=self._telling.told_up_to(stream),
                 told=dict(stream.places),
                 done=done,
             )
@@ -267,11 +245,7 @@ class CollectionDesk:
         self._unregister(stream)
 
     def _unregister(self, stream: CollectionStream) -> None:
-        self._standing.discard(stream)
-        self._holding.discard(stream)
-        for number in stream.registered:
-            self._numbers.pop(number, None)
-            self._ingest.forget(number)
+        self._telling.remove(stream)
         if stream.registered:
             self._registrar.post(Ending(ids=stream.ids))
 
@@ -288,7 +262,7 @@ class CollectionDesk:
         if stream.state is StreamState.OPENING:
             stream.wanted = wanted  # `_opened` finds it
             return
-        after, places = self._told_up_to(stream), stream.places
+        after, places = self._telling.told_up_to(stream), stream.places
         self._unregister(stream)
         stream.begin_anew(wanted)
 
@@ -313,8 +287,7 @@ class CollectionDesk:
     def _tell_difference(self, stream: CollectionStream, shown: ToldRows, opened: Opened) -> None:
         now = _rows(stream.wanted, opened.collections, opened.documents or {})
         for seq, tail in stream.tell_difference(shown, now, opened.boundary):
-            self.events += 1
-            self._broker.tell(stream, seq, tail)
+            self._telling.say(stream, seq, tail)
 
     def _unanswered(self, stream: CollectionStream) -> list[Joining]:
         """Who is counted as a subscriber and does not know it yet: a gateway tells them nothing."""
@@ -333,128 +306,18 @@ class CollectionDesk:
         self._broker.end_streams([stream], payload)
         stream.desk.close_stream(stream)
 
-    # --- what the pipeline delivers -----------------------------------------------------------------------------
-
-    def take(self, frame: Deliver | Complete | Status) -> None:
-        """One frame of an ingest link, in the order of arrival."""
-        for output in self._ingest.take(frame):
-            match output:
-                case Told():
-                    self._told(output)
-                case Unfiltered(change=record):
-                    self._unfiltered(record)
-                case WindowTold():
-                    self._window(output)
-                case Resync(partition=partition):
-                    self._resync(self._following(partition), "generation")
-                case Reached():
-                    assert isinstance(frame, Complete)
-                    self._complete(output.offset, frame.version)
-                case PartitionStatus():
-                    self._status(output)
-
-    def _told(self, told: Told) -> None:
-        """To everyone it concerns: at once, or in causal order when its batch is complete."""
-        change = ToldChange(told.change)
-        for reason, numbers in zip(_REASONS, told[1:], strict=True):
-            for number in numbers:
-                stream = self._numbers.get(number)
-                if stream is None:
-                    if self._opening:
-                        self._early.setdefault(number, []).append(_only(told.change, number, reason))
-                elif not stream.hears(told.change):
-                    continue
-                elif stream.hold is None:
-                    self._tell(stream, change, reason)
-                elif stream.hold.keep(told.change.offset, (change, reason)):
-                    self._holding.add(stream)
-                else:
-                    self._resync([stream], "overflow")
-
-    def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
-        if stream.state is StreamState.CLOSED:
-            return
-        try:
-            seq, tail = stream.tell_change(change, reason)
-        except Exception:
-            self._untold(stream)
-            return
-        self.events += 1
-        self._broker.tell(stream, seq, tail)
-
-    def _window(self, told: WindowTold) -> None:
-        stream = self._numbers.get(told.subscription)
-        if stream is None:
-            return
-        try:
-            seq, tail = stream.tell_window(told, self._reached)
-        except Exception:
-            self._untold(stream)
-            return
-        self.events += 1
-        self._broker.tell(stream, seq, tail)
-
-    def _untold(self, stream: CollectionStream) -> None:
-        """A document that cannot be told: its subscribers must not miss it in silence."""
-        log.exception("A change could not be told", extra={"action": "collection.untold"})
-        self._resync([stream], "gap")
-
-    def _unfiltered(self, record: DeliveredChange) -> None:
-        """The index was unsure (ruling 2): held against everything that follows the collection here."""
-        change = ToldChange(record)
-        for number, stream in list(self._numbers.items()):
-            if stream.state is not StreamState.LIVE or record.offset <= stream.boundary:
-                continue  # what it misses now it is told when the batch with it comes
-            if stream.desk.tenant == record.tenant and record.collection in stream.collections:
-                self._judge(stream, number, change)
-
-    def _judge(self, stream: CollectionStream, number: int, change: ToldChange) -> None:
-        try:
-            reason = stream.judge(change) if not stream.wanted.windowed else None
-        except Exception:  # a document that the filter breaks on: as one that cannot be told
-            log.exception("A change could not be judged", extra={"action": "collection.unjudged"})
-            self._resync([stream], "gap")
-            return
-        if reason is not None:
-            self._told(_only(change.record, number, reason))
-
-    def _complete(self, offset: int, version: int) -> None:
-        """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
-        self._reached = offset
-        for stream in [stream for stream in self._standing if stream.version <= version]:
-            stream.state = StreamState.LIVE
-            self._standing.discard(stream)
-        for stream in [stream for stream in self._holding if stream.state is StreamState.LIVE]:
-            for change, reason in stream.hold.release(offset) if stream.hold else ():
-                self._tell(stream, change, reason)
-            if not stream.hold:
-                self._holding.discard(stream)
-
-    def _status(self, status: PartitionStatus) -> None:
-        before = self._states.get(status.partition)
-        self._states[status.partition] = status.state
-        if status.state == "stale" and before not in (None, "stale"):
-            self._resync(self._following(status.partition), "gap")
-        if before == "shedding" and status.state != "shedding":
-            # It is over: who was passed over can begin anew.
-            low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
-            self._resync(low, "overflow")
-
-    def _following(self, partition: int) -> list[CollectionStream]:
-        return [stream for stream in self._numbers.values() if partition in stream.partitions]
-
     # --- continuity is lost -------------------------------------------------------------------------------------
 
     def lapsed(self) -> None:
         """Our lease was lost and with it what was delivered since."""
-        self._resync(list(self._numbers.values()), "gap")
-        self._early.clear()
+        self._resync(list(self._telling.numbers.values()), "gap")
+        self._telling.forget_early()
 
     def source_removed(self, source: str) -> None:
         """Nothing will come any more: who follows its collections is told that this is the end."""
         error = SourceError("E6103", f"the source '{source}' was removed", fields={"source": source})
         front = f"{source}::"
-        for stream in set(self._numbers.values()):
+        for stream in set(self._telling.numbers.values()):
             if any(map(_begins(front), stream.wanted.collections)):
                 self._end(stream, error)
 
@@ -480,14 +343,6 @@ class CollectionDesk:
             stream.desk.close_stream(stream)
         for joining in unanswered:
             self._broker.subscribing.subscribe_anew(*joining)
-
-
-_REASONS = tuple(Reason)
-
-
-def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:
-    """A change for one subscription."""
-    return Told(record, *((number,) if reason is each else () for each in Reason))
 
 
 def _rows(wanted: Wanted, collections: Mapping[str, str], documents: Documents) -> ToldRows:

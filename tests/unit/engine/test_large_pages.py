@@ -145,6 +145,16 @@ def test_a_kernel_that_does_not_want_to_is_not_asked(
     assert machine.asked == []
 
 
+def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine) -> None:
+    """And the thread that looks after collections goes on."""
+    pages = LargePages()
+    machine.resident, kept = SMALL, machine.smaps.read_text()
+    machine.smaps.unlink()
+    assert pages.look() == 0
+    machine.smaps.write_text(kept)
+    assert pages.look() == 0, "it is not tried every two seconds"
+
+
 def test_a_real_process_keeps_what_it_holds() -> None:
     """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
     program = """

@@ -217,7 +217,8 @@ class Folder:
         doubtful = self._doubtful(visible, result.found, alive)
         certain = {path: stamp for path, stamp in visible.items() if path not in doubtful}
         changes = compare(certain, result.found)
-        since, until = (1_000_000 * (self._now_ms() + each) for each in (-UNSETTLED_MS, UNSETTLED_MS + 1))
+        now = self._now_ms()
+        since, until = 1_000_000 * (now - UNSETTLED_MS), 1_000_000 * (now + UNSETTLED_MS + 1)
         unsettled: list[str] = []
         for place, (_, path, stamp, _) in enumerate(changes):
             if stamp is not None and since <= stamp.mtime_ns < until:
