@@ -25,8 +25,10 @@ class Desk:
     def __init__(self, new_id: Callable[[], str], seconds_until: Callable[[int], float]) -> None:
         """`seconds_until`: how long until a moment of the day, given in milliseconds since 1970."""
         self._new_id, self._seconds_until = new_id, seconds_until
-        self.items: dict[str, Place | WorkItem] = {}
-        """Element ▸ its one place, or what is more than that."""
+        self._places: dict[str, Place] = {}
+        """Element ▸ the first of its places; its item, where it has one, knows the others."""
+        self._placeless: dict[str, WorkItem] = {}
+        """Element ▸ its item, while somebody holds what matches nowhere any more."""
         self.deliveries: dict[str, Delivery] = {}
         """Those that have not ended, by id."""
         self.groups: dict[Hashable, Group] = {}
@@ -97,15 +99,17 @@ class Desk:
             held.place, held.withdrawn = place, False  # it matches again
 
     def _enter(self, place: Place, now: float) -> None:
-        known = self.items.get(place.element)
-        if isinstance(known, Place):
-            self._item_of(known).enter(place)
-        elif known is not None:
-            known.enter(place)
-        else:
-            self.items[place.element] = place
-            if self.attempts:
-                self._remember(place, now)
+        element = place.element
+        first = self._places.get(element)
+        if first is not None:
+            self._item_of(first).enter(place)
+            return
+        self._places[element] = place
+        item = self._placeless.pop(element, None)
+        if item is not None:
+            item.enter(place)
+        elif self.attempts:
+            self._remember(place, now)
 
     def _remember(self, place: Place, now: float) -> None:
         """What an earlier process, or an earlier consumer, left: delays and parked items."""
@@ -118,10 +122,15 @@ class Desk:
 
     def places_of(self, element: str) -> Sequence[Place]:
         """Where an element stands."""
-        known = self.items.get(element)
-        if isinstance(known, Place):
-            return (known,)
-        return known.places if known is not None else ()
+        first = self._places.get(element)
+        if first is None:
+            return ()
+        return first.item.places if first.item is not None else (first,)
+
+    def approach(self, elements: Sequence[str]) -> None:
+        """Look up those who will leave, one right after the other (see `Graph.fetch`)."""
+        places = self._places
+        _ = [element in places for element in elements]
 
     def place_in(self, pool: Pool, element: str) -> Place | None:
         for place in self.places_of(element):
@@ -133,14 +142,14 @@ class Desk:
         """Its element is more than a place from now on."""
         item = place.item
         if item is None:
-            item = place.item = self.items[place.element] = WorkItem(place)
+            item = place.item = WorkItem(place)
         return item
 
     def _rest(self, item: WorkItem) -> None:
         """What makes it more than its place is over, perhaps."""
-        if item.ordinary and self.items.get(item.element) is item:
+        if item.ordinary:
             (place,) = item.places
-            place.item, self.items[item.element] = None, place
+            place.item = None
 
     def withdraw(self, pool: Pool, element: str, identity: Any) -> Delivery | None:
         """A match is gone. Returns the delivery whose holder should be told that there is nothing to do any more."""
@@ -166,27 +175,32 @@ class Desk:
     def _remove_place(self, place: Place) -> Delivery | None:
         item, pool = place.item, place.pool
         pool.step_out(place)
-        place.clear()
-        pool.places.remove(place)
+        pool.let_go(place)
         if item is None:
-            del self.items[place.element]
+            del self._places[place.element]
             return None
         item.leave(place)
+        if item.places:
+            self._places[place.element] = item.places[0]
+        else:
+            del self._places[place.element]
         delivery = item.delivery
         told = None
         if delivery is not None and delivery.place is place and not delivery.withdrawn:
             delivery.withdrawn = True
             told = delivery
-        if not item.places and delivery is None:
-            self._drop(item)
-        else:
+        if item.places:
             self._rest(item)
+        elif delivery is not None:
+            self._placeless[item.element] = item
+        else:
+            self._drop(item)
         return told
 
     def _drop(self, item: WorkItem) -> None:
         self._free_keys(item)
         item.until = None
-        self.items.pop(item.element, None)
+        self._placeless.pop(item.element, None)
 
     # --- handing out ------------------------------------------------------------------------------------------
 
@@ -270,8 +284,9 @@ class Desk:
         return True
 
     def unpark(self, element: str, sequence: int) -> None:
-        item = self.items.get(element)
-        if isinstance(item, WorkItem):
+        first = self._places.get(element)
+        item = first.item if first is not None else None
+        if item is not None:
             item.parked = False
             for place in item.places:
                 place.sequence = max(place.sequence, sequence)
@@ -357,10 +372,13 @@ class Desk:
 
     def clear(self) -> None:
         """The database is closed: nothing that is known to each other stays so."""
-        for item in self.items.values():
-            if isinstance(item, WorkItem):
-                item.places, item.delivery = (), None
-        self.items.clear()
+        items = [place.item for place in self._places.values() if place.item is not None]
+        for item in (*items, *self._placeless.values()):
+            for place in item.places:
+                place.item = None
+            item.places, item.delivery = (), None
+        self._places.clear()
+        self._placeless.clear()
         self.deliveries.clear()
         self._agenda.clear()
         for group in self.groups.values():
@@ -380,15 +398,19 @@ class Desk:
             assert delivery.open
             assert delivery.item.delivery is delivery
             assert delivery.member.held[id] is delivery
-        for element, item in self.items.items():
-            assert item.element == element
-            if isinstance(item, WorkItem):
-                assert item.places or item.delivery is not None
+        for element, first in self._places.items():
+            assert first.element == element
+            assert first.wanted
+            item = first.item
+            if item is not None:
+                assert item.places[0] is first
                 assert not item.ordinary
                 assert all(place.item is item for place in item.places)
-            else:
-                assert item.item is None
-                assert item in item.pool.places
+        for element, item in self._placeless.items():
+            assert item.element == element
+            assert element not in self._places
+            assert not item.places
+            assert item.delivery is not None
         for group in self.groups.values():
             assert group.held == sum(len(member.held) for member in group.members)
 

@@ -161,6 +161,13 @@ class Place:
         self.ticket = 0
         self.waiting = False
 
+    def __lt__(self, other: Place) -> bool:
+        """Whether it came first."""
+        return self.arrival < other.arrival
+
+    def __hash__(self) -> int:
+        return self.arrival
+
     @property
     def available(self) -> bool:
         """Whether its element may be handed out."""
@@ -227,7 +234,8 @@ class Place:
         return self._wants is not None
 
     def clear(self) -> None:
-        self._wants = None
+        """It matches no more, and its pool may keep it for a while."""
+        self._wants = self.item = None
 
     def identities(self) -> list[Any]:
         if self._wants is _LATE:

@@ -25,10 +25,13 @@ _BLOCK = 512
 class Stander(Protocol):
     """What stands in line."""
 
-    arrival: int
     ticket: int
     """Changes whenever it leaves the line or stands elsewhere in it; see `Line.put`."""
     waiting: bool
+
+    def __lt__(self, other: Any, /) -> bool:
+        """Whether it came first."""
+        ...
 
     @property
     def rank(self) -> Rank: ...
@@ -38,15 +41,15 @@ class Stander(Protocol):
 
 
 _Entry = tuple[Any, ...]
-"""The rank, flat, so that one comparison decides; then arrival, ticket, place."""
+"""The rank, flat, so that one comparison decides; then the place, which knows who came first, and its ticket."""
 
 
 def _entry(place: Stander) -> _Entry:
-    return (*place.rank, place.arrival, place.ticket, place)
+    return (*place.rank, place, place.ticket)
 
 
 def _valid(entry: _Entry) -> bool:
-    return bool(entry[-1].ticket == entry[-2])
+    return bool(entry[-2].ticket == entry[-1])
 
 
 class Line:
@@ -81,11 +84,11 @@ class Line:
         heap = self._heap
         while heap and not _valid(heap[0]):
             heappop(heap)
-        return heap[0][-1] if heap else None
+        return heap[0][-2] if heap else None
 
     def validate(self) -> None:
         """Raise AssertionError unless each place stands in line once; for tests."""
-        standing = [entry[-1] for entry in self._heap if _valid(entry)]
+        standing = [entry[-2] for entry in self._heap if _valid(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
 
 
@@ -160,7 +163,10 @@ class LongLine:
             block = self._blocks[0]
             entries = block[: most - len(popped)]
             del block[: most - len(popped)]  # let go of here, while they are in the cache
-            popped += [entry[-1] for entry in entries if _valid(entry)]
+            places = [entry[-2] for entry in entries]
+            popped += [
+                place for place, entry in zip(places, entries, strict=True) if place.ticket == entry[-1]
+            ]
             self._entries -= len(entries)
             if not block:
                 del self._blocks[0], self._lasts[0]
@@ -175,7 +181,7 @@ class LongLine:
         assert len(entries) == self._entries
         assert all(one < other for one, other in pairwise(entries))
         assert self._lasts == [block[-1] for block in self._blocks]
-        standing = [entry[-1] for entry in entries if _valid(entry)]
+        standing = [entry[-2] for entry in entries if _valid(entry)]
         assert len(standing) == self._length == len({id(place) for place in standing})
 
 
@@ -221,10 +227,10 @@ class SerialLine:
         front = self._front
         while front and not self._may_go(front[0]):
             heappop(front)
-        return front[0][-1] if front else None
+        return front[0][-2] if front else None
 
     def _may_go(self, entry: _Entry) -> bool:
-        place: Stander = entry[-1]
+        place: Stander = entry[-2]
         line = self._lines.get(place.serial)
         return _valid(entry) and line is not None and line.first() is place and not self._held(place.serial)
 
@@ -245,7 +251,7 @@ class SerialLine:
 
     def validate(self) -> None:
         """Raise AssertionError unless every line that nobody holds has its first in front; for tests."""
-        in_front = {id(entry[-1]) for entry in self._front if _valid(entry)}
+        in_front = {id(entry[-2]) for entry in self._front if _valid(entry)}
         assert self._length == sum(map(len, self._lines.values()))
         for key, line in self._lines.items():
             line.validate()

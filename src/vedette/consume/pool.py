@@ -11,6 +11,9 @@ from vedette.consume.line import LongLine, SerialLine
 
 __all__ = ["Group", "Member", "Pool"]
 
+_GONE = 64
+"""So many who are gone are a reason to close up."""
+
 
 class Group:
     """Interchangeable consumers. A watch without a group is one by itself."""
@@ -79,11 +82,14 @@ class Pool:
     __slots__ = (
         "_arriving",
         "_for_tick",
+        "_gone",
         "_line",
+        "_places",
+        "_read",
+        "_written",
         "group",
         "late",
         "members",
-        "places",
         "serialized",
         "source",
         "unwanted",
@@ -97,7 +103,10 @@ class Pool:
         self.late: LateWants | None = None
         """Where matches are looked at late; else each place keeps its own."""
         self.members: list[Member] = []
-        self.places: set[Place] = set()
+        self._places: list[Place] = []
+        """Everybody, as they came; who is gone is passed over, and closed up to little by little (`_close_up`)."""
+        self._written = self._read = self._gone = 0
+        """`_places[_written:_read]` is void; so many are gone since that was last moved on."""
         self.unwanted: set[Any] | None = None
         """initial: none: matches that were there before, by identity."""
         self._line: LongLine | SerialLine = SerialLine(group.is_busy) if serialized else LongLine()
@@ -171,10 +180,35 @@ class Pool:
         if isinstance(self._line, SerialLine):
             self._line.offer(key)
 
+    @property
+    def places(self) -> list[Place]:
+        """Everybody who matches."""
+        held = self._places[: self._written] + self._places[self._read :]
+        return [place for place in held if place.wanted]
+
     def add_place(self, element: str, arrival: int) -> Place:
         place = Place(element, self, arrival)
-        self.places.add(place)
+        self._places.append(place)
         return place
+
+    def let_go(self, place: Place) -> None:
+        """It matches no more."""
+        place.clear()
+        self._gone += 1
+        if self._gone >= _GONE:
+            self._close_up()
+
+    def _close_up(self) -> None:
+        """Look at the next ones, and move those who are still there to where the others were."""
+        self._gone = 0
+        places, read = self._places, self._read
+        kept = [place for place in places[read : read + 2 * _GONE] if place.wanted]
+        places[self._written : self._written + len(kept)] = kept
+        self._written += len(kept)
+        self._read = read + 2 * _GONE
+        if self._read >= len(places):
+            del places[self._written :]
+            self._written = self._read = 0
 
     def put(self, place: Place, want: Want | None) -> None:
         """A match appeared or looks different: it leaves the line until its commit is durable."""
@@ -189,7 +223,8 @@ class Pool:
 
     def clear(self) -> None:
         """Nobody draws from it any more: let go of all places, which know it."""
-        self.places.clear()
+        self._places = []
+        self._written = self._read = self._gone = 0
         self._arriving.clear()
         self._line = LongLine()
         self._for_tick = None

@@ -64,6 +64,7 @@ class Deliveries:
 
     def _ack_some(self, session: Session, ids: Sequence[str], result: Result) -> None:
         ended: list[Delivery] = []
+        self._approach(session, ids)
         try:
             for id in ids:
                 delivery = self._pending(session, id)
@@ -76,6 +77,12 @@ class Deliveries:
                     ended.append(delivery)
         finally:
             self._consuming.wake_after(ended, session.database.state.sequence)
+
+    def _approach(self, session: Session, ids: Sequence[str]) -> None:
+        desk = self._consuming.desk
+        elements = [desk.deliveries[id].item.element for id in ids if id in desk.deliveries]
+        session.database.state.graph.approach(elements)
+        desk.approach(elements)
 
     def _is_hidden(self, session: Session, delivery: Delivery) -> bool:
         """What the actor may not see any more is to it as if it were gone: nothing is left to do, and it stays."""

@@ -267,9 +267,8 @@ class Supply:
         state, single = self._database.state, shape.single
         assert single is not None
         context = Context(state.graph, self._database.clock.now, tick=state.tick)
-        get = state.graph.get
         rows: list[Row] = []
-        for element in [get(id) for id in elements]:
+        for element in state.graph.fetch(elements):
             row: Row = [None] * shape.size
             row[0], row[single.slot] = context, element
             rows.append(row)

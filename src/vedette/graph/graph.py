@@ -6,7 +6,7 @@ small ones of the same make laid over it (`overlay.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -98,6 +98,16 @@ class Graph:
                         seen.add(edge.id)
                         yield edge
 
+    def fetch(self, ids: Sequence[str]) -> list[Element | None]:
+        """Many by id, with their values, one right after the other and not each when its turn comes.
+
+        In a large memory the processor waits for all of them at once then.
+        """
+        elements = self.elements
+        found = [elements.get(id) for id in ids]
+        _ = [element.values for element in found if element is not None]
+        return found
+
     # --- changing it ------------------------------------------------------------------------------------------
 
     def add(self, element: Element) -> None:
@@ -120,6 +130,13 @@ class Graph:
         if element.targets is not None:
             for ends, target in zip(self.adjacency[element.type], element.targets, strict=True):
                 remove_posting(ends, target, element)
+
+    def approach(self, ids: Sequence[str]) -> None:
+        """Look up what will be removed, as `fetch` does."""
+        found = self.fetch(ids)
+        for name in {element.type for element in found if element is not None}:
+            members = self.types[name]
+            _ = [id in members for id in ids]
 
     def replace(self, old: Element, new: Element) -> None:
         """Put a new version of the same element in the place of `old`, keeping its rank in every scan."""

@@ -30,6 +30,9 @@ class Stander:
     ticket: int = 0
     waiting: bool = False
 
+    def __lt__(self, other: Stander) -> bool:
+        return self.arrival < other.arrival
+
     @property
     def turn(self) -> tuple[Rank, int]:
         return self.rank, self.arrival

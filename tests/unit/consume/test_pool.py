@@ -1,0 +1,50 @@
+"""Who is in a pool, while many come and go."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.consume.item import Place
+from vedette.consume.pool import Group, Pool
+
+FEW = 600
+"""More than a pool closes up at once."""
+
+
+@given(seed=st.integers(0, 1 << 32), leaving=st.floats(0.2, 0.8))
+def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> None:
+    """And what is kept of the others is no more than about as many as were ever there at once."""
+    random = Random(seed)
+    pool = _pool()
+    there: list[Place] = []
+    most = arrivals = 0
+    for step in range(2 * FEW):
+        if there and random.random() < leaving:
+            pool.let_go(there.pop(random.randrange(len(there))))
+        else:
+            arrivals += 1
+            place = pool.add_place(f"j{arrivals}", arrivals)
+            pool.put(place, None)
+            there.append(place)
+            most = max(most, len(there))
+        if step % 50 == 0:
+            assert pool.places == there
+        assert len(pool._places) <= 2 * most + FEW
+    assert pool.places == there
+
+
+def test_everybody_goes() -> None:
+    pool = _pool()
+    places = [pool.add_place(f"j{number}", number) for number in range(FEW)]
+    for place in places:
+        pool.put(place, None)
+    for place in places:
+        pool.let_go(place)
+    assert pool.places == []
+
+
+def _pool() -> Pool:
+    return Pool(Group("workers", "workers"), serialized=False, source=None)
