@@ -1,8 +1,9 @@
 """One immutable piece of the index of a collection: subscriptions, their constants by shape, their keys.
 
 Rows are subscriptions, grouped by shape. For each *signature*, the fields of a composite key and the direction of its
-range, there are three arrays sorted by (hash, bound): `hash`, `bound` and `row`. A look-up hashes the same fields of
-all documents at once, asks the Bloom filter, and searches; what it finds are candidates, never answers.
+range, there are `bound` and `row` sorted by (hash, bound), and a table that knows where a hash stands (`key_table.py`).
+A look-up hashes the same fields of all documents at once, asks the Bloom filter, and then the table; what it finds are
+candidates, never answers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from vedette.subscriptions.bloom import build_bloom, may_contain
 from vedette.subscriptions.columns import DURATION, INT, TEXT, Bools, Column, Ints, UInts, column_of, mix
 from vedette.subscriptions.forms import shape_of
 from vedette.subscriptions.image_rows import ImageRows
+from vedette.subscriptions.key_table import KeyTable, key_table
 from vedette.subscriptions.required_keys import Alternative, alternatives
 from vedette.subscriptions.shapes import Constant, FieldPath, ListSlot, Shape, Slot
 
@@ -207,7 +209,7 @@ def _sorted_keys(keys: Mapping[Signature, _Keys], arrays: dict[str, npt.NDArray[
     for place, (signature, held) in enumerate(keys.items()):
         hashes, bounds = np.concatenate(held.hashes), np.concatenate(held.bounds)
         order = np.lexsort((bounds, hashes))
-        arrays[f"k{place}.hash"] = hashes[order]
+        arrays |= {f"k{place}.{name}": array for name, array in key_table(hashes[order]).items()}
         arrays[f"k{place}.row"] = np.concatenate(held.rows)[order].astype(np.uint32)
         if signature.range_path is not None:
             arrays[f"k{place}.bound"] = bounds[order]
@@ -265,6 +267,7 @@ class Segment:
             Signature(tuple(map(tuple, paths)), tuple(bound) if bound is not None else None, rising)
             for paths, bound, rising in blocks.facts["signatures"]
         ]
+        self._tables = [self._table(f"k{place}.") for place in range(len(self.signatures))]
         self._salts = [signature.salt for signature in self.signatures]
         self._columns: dict[tuple[int, int], Column] = {}
 
@@ -303,6 +306,15 @@ class Segment:
             arrays.get(f"{name}.data", np.empty(0, np.uint8)),
         )
 
+    def _table(self, prefix: str) -> KeyTable:
+        arrays = {
+            name.removeprefix(prefix): array
+            for name, array in self._blocks.arrays.items()
+            if name.startswith(prefix)
+        }
+        # Before there were tables, `hash` had the hash of every key.
+        return KeyTable(arrays if "first" in arrays else key_table(arrays["hash"]))
+
     def look_up(self, images: ImageRows) -> Lookup:
         """Every subscription that can match an image, and some more."""
         found = [self._look_up(place, signature, images) for place, signature in enumerate(self.signatures)]
@@ -324,9 +336,7 @@ class Segment:
         asked = len(chosen)
         if gated:
             chosen = chosen[may_contain(self._blocks.array("bloom"), hashes[chosen])]
-        index = self._blocks.array(f"k{place}.hash")
-        low = np.searchsorted(index, hashes[chosen], "left")
-        high = np.searchsorted(index, hashes[chosen], "right")
+        low, high = self._tables[place].stretches(hashes[chosen])
         passed = int(np.count_nonzero(low == high)) if gated else 0
         absent = asked - len(chosen) + passed if gated else 0
         if signature.range_path is not None:

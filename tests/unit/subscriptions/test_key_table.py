@@ -1,0 +1,48 @@
+"""A table of hashes against a search of all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vedette.subscriptions.columns import UInts
+from vedette.subscriptions.key_table import KeyTable, key_table
+
+MOST = 2**64 - 1
+SIZES = [0, 1, 2, 60, 4_095, 4_096, 4_097, 30_000]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@given(seed=st.integers(0, 1 << 32), repeats=st.sampled_from([1, 3, 500]), alike=st.sampled_from([0, 30, 52]))
+def test_it_finds_what_a_search_finds(size: int, seed: int, repeats: int, alike: int) -> None:
+    """`alike`: so many of their first bits are the same, as somebody who chooses keys could have it."""
+    chance = np.random.default_rng(seed)
+    kept = chance.integers(0, MOST, max(1, size // repeats), np.uint64, endpoint=True) >> np.uint64(alike)
+    hashes = np.sort(kept[chance.integers(0, len(kept), size)])
+    table = KeyTable(key_table(hashes))
+    edges = np.array([0, 1, MOST - 1, MOST], np.uint64)
+    near = kept[:200]
+    with np.errstate(over="ignore"):
+        asked = np.concatenate([edges, kept[-500:], near + np.uint64(1), near - np.uint64(1)])
+    _check(table, hashes, asked)
+
+
+def test_a_large_table_has_beginnings_and_a_small_one_has_none() -> None:
+    assert "start" in key_table(np.arange(5_000, dtype=np.uint64))
+    assert "start" not in key_table(np.arange(4_000, dtype=np.uint64))
+
+
+def test_hashes_behind_many_that_begin_alike_are_found() -> None:
+    """All of them under one beginning: more than are looked at one after the other."""
+    hashes = np.arange(10_000, dtype=np.uint64)
+    _check(KeyTable(key_table(hashes)), hashes, np.arange(9_000, 11_000, dtype=np.uint64))
+
+
+def _check(table: KeyTable, hashes: UInts, asked: UInts) -> None:
+    low, high = table.stretches(asked)
+    first, last = np.searchsorted(hashes, asked, "left"), np.searchsorted(hashes, asked, "right")
+    assert np.array_equal(high - low, last - first)
+    there = first < last
+    assert np.array_equal(low[there], first[there])

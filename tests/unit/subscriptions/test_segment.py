@@ -1,0 +1,36 @@
+"""Segments that earlier versions wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from vedette.subscriptions.blocks import open_blocks, write_blocks
+from vedette.subscriptions.forms import Form, take_apart
+from vedette.subscriptions.image_rows import DocumentChange, ImageRows
+from vedette.subscriptions.matching import match_segment
+from vedette.subscriptions.segment import Entry, Segment, write_segment
+
+
+def test_a_segment_without_tables_is_read_as_one_with(tmp_path: Path) -> None:
+    """It has the hash of every key, in order, and nothing beside it."""
+    forms = [Form(kind="cel", source=f"doc.a == {number % 7}") for number in range(50)]
+    entries = [
+        Entry(number, 1, 0, 0, msgspec.json.encode(form), take_apart(form)[1])
+        for number, form in enumerate(forms)
+    ]
+    write_segment(tmp_path / "now", entries)
+    blocks = open_blocks(tmp_path / "now")
+    arrays = dict(blocks.arrays)
+    for name in [name for name in arrays if name.endswith(".first")]:
+        table = name.removesuffix("first")
+        arrays[f"{table}hash"] = np.repeat(arrays[f"{table}hash"], np.diff(arrays.pop(name)))
+    assert len(arrays) < len(blocks.arrays)
+    write_blocks(tmp_path / "then", blocks.facts, arrays)
+    images = ImageRows("t", "c", [DocumentChange(n, "k", "create", None, {"a": n}) for n in range(1, 9)])
+    now, then = (match_segment(Segment.open(tmp_path / name), images) for name in ("now", "then"))
+    assert len(now) == 6 * 7
+    assert np.array_equal(now.number, then.number)
+    assert np.array_equal(now.change, then.change)
