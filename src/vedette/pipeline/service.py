@@ -35,6 +35,7 @@ from vedette.pipeline.partition_states import StateTeller
 from vedette.pipeline.session import LOCAL_MASTER, open_session
 from vedette.pipeline.steering import Steering, Targets
 from vedette.pipeline.stream import METRICS, start_stream, stop_stream
+from vedette.pipeline.telling import COUNTS, sum_of_counts
 from vedette.pipeline.window_keeper import WindowKeeper
 from vedette.sources.journal import open_journal
 from vedette.sources.keeper import SourceKeeper
@@ -180,7 +181,7 @@ class PipelineService:
             if progress["batchId"] <= self._judged or found is None:
                 continue
             self._judged = progress["batchId"]
-            counts = {name: value or 0 for name, value in found.asDict().items()}
+            counts = sum_of_counts(found[COUNTS])
             self._steering.batch(counts, progress["durationMs"].get("triggerExecution", 0) / 1000)
 
     def _show(self, last: StreamingQueryProgress | None) -> None:

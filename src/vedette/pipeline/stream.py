@@ -6,21 +6,19 @@ from pathlib import Path
 from threading import Event as Flag
 
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import col
-from pyspark.sql.functions import sum as sum_
+from pyspark.sql.functions import collect_list
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
 from vedette.pipeline.checkpoints import first_offset
 from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.schema import OUTCOME
-from vedette.pipeline.telling import telling_source
+from vedette.pipeline.telling import COUNTS, telling_source
 
 __all__ = ["METRICS", "start_stream", "stop_stream"]
 
 DRAIN_SECONDS = 10.0
 METRICS = "vedette"
-"""Under this name the outcomes of a batch stand in the query's progress, summed up."""
+"""Under this name the counts of a batch stand in the query's progress: see `telling.sum_of_counts`."""
 
 
 def start_stream(
@@ -47,9 +45,8 @@ def start_stream(
         "maxrows": str(max_rows),
     }
     outcomes = session.readStream.format(source.name()).options(**options).load()
-    sums = [sum_(col(field.name)).alias(field.name) for field in OUTCOME]
     return (
-        outcomes.observe(METRICS, *sums)
+        outcomes.observe(METRICS, collect_list(COUNTS).alias(COUNTS))
         .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))
