@@ -13,6 +13,8 @@ __all__ = ["Group", "Member", "Pool"]
 
 _GONE = 64
 """So many who are gone are a reason to close up."""
+_STEP, _STEPS = 128, 8
+"""So many are looked at then; and so many times as many, when more than half of the row is gone."""
 
 
 class Group:
@@ -85,6 +87,7 @@ class Pool:
         "_gone",
         "_line",
         "_places",
+        "_present",
         "_read",
         "_written",
         "group",
@@ -105,8 +108,10 @@ class Pool:
         self.members: list[Member] = []
         self._places: list[Place] = []
         """Everybody, as they came; who is gone is passed over, and closed up to little by little (`_close_up`)."""
-        self._written = self._read = self._gone = 0
-        """`_places[_written:_read]` is void; so many are gone since that was last moved on."""
+        self._written = self._read = 0
+        """`_places[_written:_read]` is void."""
+        self._present = self._gone = 0
+        """How many are there, and how many are gone since `_close_up`."""
         self.unwanted: set[Any] | None = None
         """initial: none: matches that were there before, by identity."""
         self._line: LongLine | SerialLine = SerialLine(group.is_busy) if serialized else LongLine()
@@ -189,26 +194,40 @@ class Pool:
     def add_place(self, element: str, arrival: int) -> Place:
         place = Place(element, self, arrival)
         self._places.append(place)
+        self._present += 1
         return place
 
     def let_go(self, place: Place) -> None:
         """It matches no more."""
         place.clear()
+        self._present -= 1
         self._gone += 1
-        if self._gone >= _GONE:
+        if self._gone >= _GONE or not self._present:
             self._close_up()
 
     def _close_up(self) -> None:
-        """Look at the next ones, and move those who are still there to where the others were."""
+        """Go on along the row, and move those who are still there to where the others were.
+
+        So what is kept of those who are gone is about as much as of those who are there, and nobody waits for all of it.
+        """
         self._gone = 0
-        places, read = self._places, self._read
-        kept = [place for place in places[read : read + 2 * _GONE] if place.wanted]
-        places[self._written : self._written + len(kept)] = kept
-        self._written += len(kept)
-        self._read = read + 2 * _GONE
-        if self._read >= len(places):
-            del places[self._written :]
-            self._written = self._read = 0
+        if not self._present:
+            self._forget_places()
+        places = self._places
+        for _ in range(_STEPS):
+            kept = [place for place in places[self._read : self._read + _STEP] if place.wanted]
+            places[self._written : self._written + len(kept)] = kept
+            self._written += len(kept)
+            self._read += _STEP
+            if self._read >= len(places):
+                del places[self._written :]
+                self._written = self._read = 0
+            if len(places) - (self._read - self._written) <= 2 * self._present + _STEP:
+                return
+
+    def _forget_places(self) -> None:
+        self._places = []
+        self._written = self._read = self._present = self._gone = 0
 
     def put(self, place: Place, want: Want | None) -> None:
         """A match appeared or looks different: it leaves the line until its commit is durable."""
@@ -223,8 +242,7 @@ class Pool:
 
     def clear(self) -> None:
         """Nobody draws from it any more: let go of all places, which know it."""
-        self._places = []
-        self._written = self._read = self._gone = 0
+        self._forget_places()
         self._arriving.clear()
         self._line = LongLine()
         self._for_tick = None

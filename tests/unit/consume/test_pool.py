@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,14 +37,20 @@ def test_places_are_those_who_came_and_did_not_go(seed: int, leaving: float) -> 
     assert pool.places == there
 
 
-def test_everybody_goes() -> None:
-    pool = _pool()
-    places = [pool.add_place(f"j{number}", number) for number in range(FEW)]
+@pytest.mark.parametrize("order", ["as they came", "the last first", "any"])
+def test_what_is_kept_of_those_who_went_shrinks_with_those_who_are_there(order: str) -> None:
+    pool, many = _pool(), 20_000
+    places = [pool.add_place(f"j{number}", number) for number in range(many)]
     for place in places:
         pool.put(place, None)
-    for place in places:
+    if order == "the last first":
+        places.reverse()
+    elif order == "any":
+        Random(7).shuffle(places)
+    for number, place in enumerate(places, 1):
         pool.let_go(place)
-    assert pool.places == []
+        assert len(pool._places) - (pool._read - pool._written) <= 2.5 * (many - number) + FEW
+    assert pool._places == []
 
 
 def _pool() -> Pool:
