@@ -208,7 +208,7 @@ class Pool:
     def _close_up(self) -> None:
         """Go on along the row, and move those who are still there to where the others were.
 
-        So what is kept of those who are gone is about as much as of those who are there, and nobody waits for all of it.
+        So about as much is kept of those who are gone as of those who are there, and nobody waits for all of it.
         """
         self._gone = 0
         if not self._present:
