@@ -25,6 +25,7 @@ from tests.storage import as_nobody, fresh_database
 from vedette.engine.home import Vedette
 from vedette.engine.session import Session
 from vedette.errors import StoreError, TransactionError, VedetteError
+from vedette.testing import ManualClock
 
 ONTOLOGY = "node Task { title: String [unique], n: Int = 0, more: String? } edge after(a: Task, b: Task) {}"
 SPAWN = "SPAWN t: Task { title = $title, n = $n }"
@@ -131,6 +132,29 @@ def test_writes_are_refused_in_words_that_say_what_to_do(db: Vedette, disk: Disk
     assert titles(db) == ["kept"]
     assert "Other" not in db.default.schema.nodes
     assert db.default.read_only is not None
+
+
+def test_a_lease_that_cannot_end_any_more_is_let_be(disk: Disk, tmp_path: Path) -> None:
+    """What it would come to cannot be stored; asking the clock for the same moment again would be for ever."""
+    clock = ManualClock()
+    with opened_on(disk, tmp_path / "data", clock=clock) as db, db.session() as session:
+        db.define(ONTOLOGY)
+        spawn(session, "kept")
+        handle = session.watch("WATCH t: Task [mode: consume, ack_timeout: 5s] RETURN t.title")
+        assert [event.type for event in handle.poll()] == ["initial", "consumed"]
+        break_one(db, disk)
+        rings = 0
+        deliveries = db.default.watching.consuming.deliveries
+        ring = deliveries._ring
+
+        def counted() -> None:
+            nonlocal rings
+            rings += 1
+            assert rings < 5, "the clock is asked again and again"
+            ring()
+
+        deliveries._ring = counted  # type: ignore[method-assign]
+        clock.advance(60)
 
 
 async def spawn_async(db: Vedette) -> None:

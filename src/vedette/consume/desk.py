@@ -40,6 +40,8 @@ class Desk:
         self._agenda_bound = _SPARE
         """So long it may become before the void ones are taken out."""
         self._appointments = 0
+        self.key_freed: Callable[[Group], None] = lambda _: None
+        """Called when a group has let go of a key (serialize_by): who waits for it may have a turn."""
 
     # --- consumers --------------------------------------------------------------------------------------------
 
@@ -97,6 +99,12 @@ class Desk:
         held = place.item.delivery if place.item is not None else None
         if held is not None and held.withdrawn and held.place.pool is pool:
             held.place, held.withdrawn = place, False  # it matches again
+
+    def rank_anew(self, place: Place, sequence: int) -> None:
+        """It may stand elsewhere in line from that commit on. It matched before, and waits for no other tick."""
+        place.pool.step_out(place)
+        place.sequence = sequence
+        place.pool.arrive(place)
 
     def _enter(self, place: Place, now: float) -> None:
         element = place.element
@@ -243,6 +251,7 @@ class Desk:
         held, item.held_keys = item.held_keys, ()
         for group, key in held:
             group.let_go(key)
+            self.key_freed(group)
 
     # --- taking back ------------------------------------------------------------------------------------------
 

@@ -117,8 +117,7 @@ class LongLine:
         place.ticket += 1
         place.waiting = True
         self._insert(_entry(place))
-        if self._entries > 2 * self._length + _SPARE:
-            self._throw_void_away()
+        self._tidy()
 
     def _insert(self, entry: _Entry) -> None:
         self._entries += 1
@@ -144,7 +143,10 @@ class LongLine:
         self._blocks.insert(index + 1, late)
         self._lasts[index : index + 1] = [block[-1], late[-1]]
 
-    def _throw_void_away(self) -> None:
+    def _tidy(self) -> None:
+        """Throw void entries away when they are more than half."""
+        if self._entries <= 2 * self._length + _SPARE:
+            return
         entries = [entry for block in self._blocks for entry in block if _valid(entry)]
         self._blocks = [entries[start : start + _BLOCK] for start in range(0, len(entries), _BLOCK)]
         self._lasts = [block[-1] for block in self._blocks]
@@ -155,6 +157,7 @@ class LongLine:
             place.waiting = False
             place.ticket += 1
             self._length -= 1
+            self._tidy()
 
     def pop(self, most: int) -> list[Stander]:
         """Hand out the first ones."""
@@ -222,6 +225,14 @@ class SerialLine:
         place = line.first() if line is not None else None
         if place is not None and not self._held(key):
             heappush(self._front, _entry(place))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Keep one entry of each first, when there are many more entries than lines: perhaps nobody takes any."""
+        if len(self._front) > 2 * len(self._lines) + _SPARE:
+            front = {id(entry[-2]): entry for entry in self._front if self._may_go(entry)}
+            self._front = list(front.values())
+            heapify(self._front)
 
     def first(self) -> Stander | None:
         front = self._front

@@ -106,10 +106,10 @@ class Pool:
         self.late: LateWants | None = None
         """Where matches are looked at late; else each place keeps its own."""
         self.members: list[Member] = []
-        self._places: list[Place] = []
+        self._places: list[Place | None] = []
         """Everybody, as they came; who is gone is passed over, and closed up to little by little (`_close_up`)."""
         self._written = self._read = 0
-        """`_places[_written:_read]` is void."""
+        """`_places[_written:_read]` is empty."""
         self._present = self._gone = 0
         """How many are there, and how many are gone since `_close_up`."""
         self.unwanted: set[Any] | None = None
@@ -189,7 +189,7 @@ class Pool:
     def places(self) -> list[Place]:
         """Everybody who matches."""
         held = self._places[: self._written] + self._places[self._read :]
-        return [place for place in held if place.wanted]
+        return [place for place in held if place is not None and place.wanted]
 
     def add_place(self, element: str, arrival: int) -> Place:
         place = Place(element, self, arrival)
@@ -215,7 +215,9 @@ class Pool:
             self._forget_places()
         places = self._places
         for _ in range(_STEPS):
-            kept = [place for place in places[self._read : self._read + _STEP] if place.wanted]
+            step = places[self._read : self._read + _STEP]
+            kept = [place for place in step if place is not None and place.wanted]
+            places[self._read : self._read + _STEP] = [None] * len(step)
             places[self._written : self._written + len(kept)] = kept
             self._written += len(kept)
             self._read += _STEP

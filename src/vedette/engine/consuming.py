@@ -39,6 +39,7 @@ class Consuming:
         self._database = watching.database
         self._issued = 0
         self.desk = Desk(self._new_delivery, self._seconds_until)
+        self.desk.key_freed = lambda group: self.wake_when_durable(group.pools, self._database.state.sequence)
         self.deliveries = Deliveries(self)
         self.letters = DeadLetters(self)
         self.supply = Supply(self)

@@ -395,6 +395,8 @@ class Deliveries:
 
     def arm(self) -> None:
         """Be called when the next lease or delay ends."""
+        if self._consuming.watching.database.read_only is not None:
+            return  # nothing can end any more: `lapse` would leave it, and be called again at once
         moment = self._consuming.desk.next_moment
         if moment is None or (self._armed is not None and self._armed[0] <= moment):
             return

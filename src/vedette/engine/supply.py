@@ -309,6 +309,9 @@ class Supply:
         known = {identity: place for place in pool.places for identity in place.identities()}
         looks = {} if late else {w.identity: w for place in pool.places for w in place.wants()}
         for identity, (match, order) in found.items():
+            if late and identity in known:
+                desk.rank_anew(known[identity], sequence)
+                continue
             want = None if late else self._want(pool, identity, match, order)
             if late or looks.get(identity) != want:
                 desk.offer(pool, identity[shape.leading], want, sequence=sequence, tick=tick, now=now)

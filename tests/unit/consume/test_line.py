@@ -159,3 +159,27 @@ TestLongLine = LongLineMachine.TestCase
 TestLongLine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSerialLine = SerialLineMachine.TestCase
 TestSerialLine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def test_a_long_line_forgets_whoever_leaves_it() -> None:
+    """Also when nobody comes any more."""
+    line, people = LongLine(), [Stander(number, (number,)) for number in range(1_000)]
+    for who in people:
+        line.put(who)
+    for who in people:
+        line.discard(who)
+    assert sum(map(len, line._blocks)) <= 100
+
+
+def test_the_front_of_lines_by_key_stays_short_when_nobody_takes_anything() -> None:
+    """Firsts come and go, and one of them is ranked anew all the time."""
+    line = SerialLine(lambda _: False)
+    waiting = Stander(0, (0,), "a")
+    for number in range(1, 2_000):
+        passing = Stander(number, (5,), str(number))
+        line.put(passing)
+        line.discard(passing)
+        waiting.rank = (number % 7,)
+        line.put(waiting)
+    line.validate()
+    assert len(line._front) <= 100

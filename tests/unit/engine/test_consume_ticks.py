@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import vedette
 
 TEXT = "WATCH j: Job [mode: consume, deliver_on: tick, initial: none] RETURN j.n"
@@ -26,6 +28,20 @@ def test_without_ticks_work_waits_for_one() -> None:
         session.execute("SPAWN j: Job { n = 1 }")
         assert taken(handle) == []
         session.execute("TICK")
+        assert taken(handle) == [1]
+
+
+@pytest.mark.parametrize("more", ["", ", ordering: attribute(j.n DESC)", ", serialize_by: j.n"])
+def test_what_has_had_its_tick_waits_for_no_other_when_the_ontology_grows(more: str) -> None:
+    with vedette.open(":memory:", settings=vedette.Settings(tick="manual")) as db, db.session() as session:
+        db.define("node Job { n: Int }")
+        handle = session.watch(TEXT.replace("]", f"{more}]"))
+        session.execute("SPAWN j: Job { n = 1 }")
+        session.execute("TICK")
+        db.define("node Other {}")
+        (held,) = (event for event in handle.poll() if event.match is not None)
+        db.define("node Third {}")
+        handle.nack(held)
         assert taken(handle) == [1]
 
 

@@ -60,6 +60,16 @@ class Pair:
         self.wakes = 0
         self.clock.advance(5)
 
+    def put_off_and_delete(self) -> None:
+        self.one.nack(self.held, delay=3600)
+        self.wakes = 0
+        self.system.execute("MATCH j: Job WHERE j.n = 0 KILL j")
+
+    def acknowledge_within(self) -> None:
+        self.a.execute("BEGIN")
+        self.a.execute("ACK $id", id=self.held.delivery_id)
+        self.a.execute("COMMIT")
+
     def delete(self) -> None:
         self.system.execute("MATCH j: Job WHERE j.n = 0 KILL j")
         self.one.ack(self.held)
@@ -90,6 +100,12 @@ CASES: dict[str, tuple[str, int, Act, int]] = {
         1,
     ),
     "a key whose job was deleted": (f"{GROUP}, serialize_by: j.account", 2, Pair.delete, 1),
+    "a key whose job was put off, then deleted": (
+        f"{GROUP}, serialize_by: j.account",
+        2,
+        Pair.put_off_and_delete,
+        1,
+    ),
 }
 
 
@@ -109,3 +125,42 @@ def test_a_consumer_of_another_group_is_woken_too() -> None:
     assert pair.wakes
     assert [event.match for event in pair.two.poll()] == [{"j.n": 0}]
     pair.db.close()
+
+
+ENDS: dict[str, Act] = {
+    "ACK": lambda p: p.one.ack(p.held),
+    "ACK in a transaction": Pair.acknowledge_within,
+    "dead letter": lambda p: p.one.nack(p.held, retry=False),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_key_that_another_group_held_is_free(end: str) -> None:
+    """A claim is global: while another group has the first job of a key, the next one of the key waits here."""
+    pair = Pair('group: "one", buffer: 1', 'group: "two", serialize_by: j.account', 2)
+    ENDS[end](pair)
+    assert pair.wakes, "nobody called"
+    assert [event.match for event in pair.two.poll()] == [{"j.n": 1}]
+    pair.db.close()
+
+
+def test_a_delay_that_ends_in_another_pool_of_the_group_frees_its_key() -> None:
+    clock = ManualClock()
+    with vedette.open(":memory:", clock=clock, environment={}) as db, db.session() as session:
+        db.define("node Job { n: Int, account: Int = 0 }")
+        first, second = (
+            session.watch(
+                f'WATCH j: Job WHERE j.n = {n} [mode: consume, group: "g", serialize_by: j.account] RETURN j.n'
+            )
+            for n in (1, 2)
+        )
+        session.run("SPAWN j: Job { n = 1 }; SPAWN j: Job { n = 2 }")
+        first.poll(1)
+        (held,) = first.poll()
+        first.nack(held, delay=5)
+        second.poll(1)
+        assert second.poll() == []
+        wakes: list[None] = []
+        second.watch.details.wake = lambda: wakes.append(None)
+        clock.advance(5)
+        assert wakes

@@ -1,0 +1,19 @@
+"""Hashes of columns."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vedette.subscriptions.columns import column_of
+
+TEXTS = st.builds(lambda text, times: text * times, st.sampled_from(["x", "é", "ab\0", ""]), st.integers(0, 80))
+
+
+@given(st.lists(TEXTS | st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1, max_size=8))
+@example(["open", "x" * 65])
+def test_a_hash_does_not_depend_on_its_neighbours(values: list[str | int | None]) -> None:
+    """A document is looked up beside other documents than a subscription was entered beside."""
+    alone = np.concatenate([column_of([value]).hashes for value in values])
+    assert np.array_equal(column_of(values).hashes, alone)
