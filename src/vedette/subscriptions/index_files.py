@@ -38,6 +38,9 @@ MOST_DEAD = 0.25
 """The share of ended subscriptions in an index at which it is built anew."""
 _REMEMBERED = 1_000
 """Versions whose lowest boundary a manifest remembers."""
+_MAKING = 1
+"""Goes up when segments that were made before must be made anew. 1: until then a long text changed the hashes of the
+short ones beside it."""
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
@@ -69,6 +72,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Versions and the lowest boundary of what came with them, rising."""
     collections: dict[str, dict[str, CollectionFiles]] = {}
     """By tenant, then by collection."""
+    making: int = 0
+    """How its segments were made; see `_MAKING`."""
 
     def lowest_boundary(self, after: int) -> int | None:
         """Of the subscriptions that came after that version; None when none did. 0 when nobody remembers."""
@@ -139,6 +144,10 @@ class Compactor:
         self._doubted: set[tuple[str, str]] = set()
         self._names = count()
         self._latest = open_version(folder, latest_version(folder)).manifest
+        if self._latest.making < _MAKING:
+            self._doubted = {
+                (tenant, name) for tenant, held in self._latest.collections.items() for name in held
+            }
 
     @property
     def manifest(self) -> Manifest:
@@ -172,7 +181,11 @@ class Compactor:
             collections.setdefault(tenant, {})[collection] = new
         boundaries = before.boundaries[-_REMEMBERED:] + ([(version, min(lowest))] if lowest else [])
         manifest = Manifest(
-            version=version, published_ms=self._now(), boundaries=boundaries, collections=collections
+            version=version,
+            published_ms=self._now(),
+            boundaries=boundaries,
+            collections=collections,
+            making=_MAKING,
         )
         draft = self._folder / ".manifest"
         draft.write_bytes(msgspec.json.encode(manifest))

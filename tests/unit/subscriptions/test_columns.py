@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from vedette.subscriptions.columns import column_of
 
-TEXTS = st.builds(lambda text, times: text * times, st.sampled_from(["x", "é", "ab\0", ""]), st.integers(0, 80))
+TEXTS = st.builds(
+    lambda text, times: text * times, st.sampled_from(["x", "é", "ab\0", ""]), st.integers(0, 80)
+)
 
 
 @given(st.lists(TEXTS | st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1, max_size=8))

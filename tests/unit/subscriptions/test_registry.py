@@ -183,6 +183,24 @@ def test_a_version_stays_what_it_was(registry: SubscriptionRegistry, tmp_path: P
     assert again.publish().version == third == latest_version(folder)
 
 
+def test_segments_of_an_older_making_are_made_anew(registry: SubscriptionRegistry, tmp_path: Path):
+    folder = tmp_path / "index"
+    registry.register("g1", [wish("1"), wish("2", collection="d")], 60)
+    before = Compactor(registry, folder).publish()
+    path = folder / f"v{before.version:012d}.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(before, making=0)))
+    compactor = Compactor(registry, folder)
+    after = compactor.publish()
+    files = [
+        {segment.file for held in each.collections["t"].values() for segment in held.segments}
+        for each in (before, after)
+    ]
+    assert len(files[1]) == 2
+    assert not files[0] & files[1]
+    assert compactor.publish() is after
+    assert Compactor(registry, folder).publish().version == after.version
+
+
 def test_tenants_are_strangers(registry: SubscriptionRegistry, tmp_path: Path):
     registry.register("g1", [wish("one", tenant="other")], 60)
     version = Compactor(registry, tmp_path / "index").publish().version
