@@ -306,7 +306,7 @@ class Registrar:
             return
         try:
             requests = [request for one in ready for request in one.requests]
-            numbers = iter(self._registry.register(self._name, requests, SUMMARY_SECONDS))
+            numbers = self._registry.register(self._name, requests, SUMMARY_SECONDS)
         except VedetteError as error:
             if len(ready) == 1:
                 self._answer(ready[0].job, error)
@@ -314,10 +314,10 @@ class Registrar:
             for one in ready:
                 self._register([one])
             return
-        version = self._registry.version()
+        self._held.update(id for one in ready for id in one.job.ids)
+        version, given = self._registry.version_of(numbers[0]), iter(numbers)
         for job, requests, opened in ready:
-            self._held.update(job.ids)
-            own = tuple(next(numbers) for _ in requests)
+            own = tuple(next(given) for _ in requests)
             self._answer(job, opened._replace(numbers=own, version=version))
 
     def _look(self, job: Looking) -> None:

@@ -42,12 +42,14 @@ class Telling:
         self._holding: set[CollectionStream] = set()
         """Streams in causal order for which something has come that they were not told yet."""
         self._expected = 0
-        self._early: dict[int, list[Told]] = {}
+        self._early: dict[int, list[Told | WindowTold]] = {}
         """For numbers that are not known yet, while something is being opened."""
         self._states: dict[int, str] = {}
         """Partitions and what the pipeline last said about them."""
         self.reached = 0
         """All partitions are told up to this offset."""
+        self._version = -1
+        """Subscriptions up to this version of the registry were: those that the batch knew."""
         self.events = 0
         """What was told to streams here, so far."""
 
@@ -74,7 +76,12 @@ class Telling:
         """What came for it before its numbers were known."""
         for number in stream.registered:
             for told in self._early.pop(number, ()):
-                self._told(told)
+                if isinstance(told, WindowTold):
+                    self._window(told)
+                else:
+                    self._told(told)
+        if stream.version <= self._version:  # so did the end of the batch, which nobody says again
+            self._come_alive(stream)
 
     def forget_early(self) -> None:
         self._early.clear()
@@ -140,6 +147,8 @@ class Telling:
     def _window(self, told: WindowTold) -> None:
         stream = self.numbers.get(told.subscription)
         if stream is None:
+            if self._expected:
+                self._early.setdefault(told.subscription, []).append(told)
             return
         try:
             seq, tail = stream.tell_window(told, self.reached)
@@ -178,15 +187,25 @@ class Telling:
 
     def _complete(self, offset: int, version: int) -> None:
         """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
-        self.reached = offset
+        self.reached, self._version = offset, version
         for stream in [stream for stream in self._standing if stream.version <= version]:
+            self._come_alive(stream)
+        for stream in [stream for stream in self._holding if stream.state is StreamState.LIVE]:
+            self._release(stream)
+
+    def _come_alive(self, stream: CollectionStream) -> None:
+        """A batch that knew it is told whole."""
+        if stream.state is StreamState.STANDING:
             stream.state = StreamState.LIVE
             self._standing.discard(stream)
-        for stream in [stream for stream in self._holding if stream.state is StreamState.LIVE]:
-            for change, reason in stream.hold.release(offset) if stream.hold else ():
-                self._tell(stream, change, reason)
-            if not stream.hold:
-                self._holding.discard(stream)
+            self._release(stream)
+
+    def _release(self, stream: CollectionStream) -> None:
+        """Tell it in causal order what is complete."""
+        for change, reason in stream.hold.release(self.reached) if stream.hold else ():
+            self._tell(stream, change, reason)
+        if not stream.hold:
+            self._holding.discard(stream)
 
     def _status(self, status: PartitionStatus) -> None:
         before = self._states.get(status.partition)

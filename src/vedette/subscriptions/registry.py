@@ -289,6 +289,12 @@ class SubscriptionRegistry:
         with self._place.reading() as rows:
             return self._version(rows)
 
+    def version_of(self, number: int) -> int:
+        """The version that a subscription came with; the latest when it has ended meanwhile and is forgotten."""
+        with self._place.reading() as rows:
+            found = rows.execute("SELECT added FROM subscriptions WHERE number = ?", (number,))
+            return int(found[0][0]) if found else self._version(rows)
+
     def advance(self) -> int:
         """A new version with the same subscriptions, for an index that is built anew."""
         with self._place.writing() as rows:

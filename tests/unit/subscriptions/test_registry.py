@@ -201,6 +201,15 @@ def test_segments_of_an_older_making_are_made_anew(registry: SubscriptionRegistr
     assert Compactor(registry, folder).publish().version == after.version
 
 
+def test_a_subscription_knows_the_version_that_it_came_with(registry: SubscriptionRegistry):
+    (one,) = registry.register("g1", [wish("1")], 60)
+    came = registry.version()
+    (two,) = registry.register("g1", [wish("2")], 60)
+    registry.unregister("g1", ["2"])
+    assert registry.version_of(one) == came < registry.version_of(two) <= registry.version()
+    assert registry.version_of(10_000) == registry.version()
+
+
 def test_tenants_are_strangers(registry: SubscriptionRegistry, tmp_path: Path):
     registry.register("g1", [wish("one", tenant="other")], 60)
     version = Compactor(registry, tmp_path / "index").publish().version

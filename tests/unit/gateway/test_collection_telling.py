@@ -1,0 +1,75 @@
+"""Batches that are over before the gateway knows that it has subscribed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vedette.gateway.collection_streams import StreamState
+from vedette.gateway.collection_telling import Telling
+from vedette.pipeline.causal import CausalHold
+from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange, WindowTold
+
+
+class Heard:
+    """Stands for a stream, and for the broker that its events go to."""
+
+    def __init__(self, *, version: int, causal: bool) -> None:
+        self.version, self.registered, self.partitions = version, (7,), {1: 1}
+        self.state = StreamState.STANDING
+        self.hold: CausalHold[Any] | None = CausalHold() if causal else None
+        self.told: list[int] = []
+
+    def hears(self, change: DeliveredChange) -> bool:
+        return change.offset > 0
+
+    def tell_change(self, change: Any, reason: Any) -> tuple[int, bytes]:
+        return change.record.offset, b""
+
+    def tell_window(self, told: WindowTold, reached: int) -> tuple[int, bytes]:
+        assert reached == 9
+        return 100 + told.position, b""
+
+    def tell(self, stream: Heard, seq: int, tail: bytes) -> None:
+        stream.told.append(seq)
+
+
+def change(offset: int) -> DeliveredChange:
+    return DeliveredChange(
+        tenant="t", collection="s::c", key="k", op="update", partition=1, epoch=1, seq=offset, offset=offset,
+        time_ms=0, enter=[7],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("version", "live"), [(3, True), (4, True), (5, False)])
+def test_a_batch_that_was_over_before_counts(version: int, live: bool, causal: bool) -> None:
+    """Nobody says again that it is over; in causal order its changes would wait for the next one."""
+    stream = Heard(version=version, causal=causal)
+    telling = Telling(stream, lambda *_: None)  # type: ignore[arg-type]
+    telling.expect()
+    telling.take(Deliver(number=1, changes=[change(8), change(9)]))
+    telling.take(Complete(offset=9, share=0, shares=1, version=4))
+    telling.add(stream, {})  # type: ignore[arg-type]
+    telling.tell_early(stream)  # type: ignore[arg-type]
+    telling.expected()
+    assert stream.told == ([8, 9] if live or not causal else [])
+    assert (stream.state is StreamState.LIVE) is live
+    telling.take(Complete(offset=9, share=0, shares=1, version=5))
+    assert stream.told == [8, 9]
+    assert stream.state is StreamState.LIVE
+
+
+def test_the_end_of_a_window_that_was_over_before_is_told() -> None:
+    """Its repeat is no news."""
+    stream = Heard(version=3, causal=False)
+    telling = Telling(stream, lambda *_: None)  # type: ignore[arg-type]
+    end = WindowTold(subscription=7, position=1, payload=b"")
+    telling.expect()
+    telling.take(Complete(offset=9, share=0, shares=1, version=4))
+    telling.take(Deliver(number=1, windows=[end]))
+    telling.add(stream, {})  # type: ignore[arg-type]
+    telling.tell_early(stream)  # type: ignore[arg-type]
+    telling.take(Deliver(number=2, windows=[end]))
+    assert stream.told == [101]
