@@ -2,6 +2,10 @@
 
 A delivery is accepted when the engine's thread has numbered it and holds it in the replay window: from then on it
 reaches its subscribers, or they are told that it did not. Only then may the pipeline move its checkpoint.
+
+Deliveries that wait for the engine go when their link does, all at once, as if they had been lost on the way: they were
+not accepted, so they come again over another link, from the first on (`vedette.pipeline.outgoing`). Otherwise a
+pipeline that tries again and again would fill the memory of a gateway whose engine is busy.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -34,8 +39,11 @@ log = logging.getLogger(__name__)
 _FIRST_FRAME_BYTES = 4096
 """Of the Hello: until then it may be anybody."""
 
-Take: TypeAlias = Callable[[Deliver | Complete | Status, Callable[[], None]], None]
-"""Has a frame taken, in the order of the calls, and calls back, from any thread, when it is."""
+Take: TypeAlias = Callable[[Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None]
+"""Has a frame taken, in the order of the calls, and calls back, from any thread, when it is.
+
+The frame is asked for, once, when it is its turn; None when its link has gone.
+"""
 
 
 class IngestServer:
@@ -75,6 +83,9 @@ class _IngestLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(_FIRST_FRAME_BYTES)
         self._known = False
+        self._waiting: deque[Deliver] = deque()
+        """Deliveries whose turn has not come. The engine's thread takes the first one, or finds that all are gone:
+        a later one must never be taken when one before it was not."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -83,6 +94,7 @@ class _IngestLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._transport = None
         self._server.links.discard(self)
+        self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -100,9 +112,10 @@ class _IngestLink(asyncio.Protocol):
             raise PipelineError("E6302", "a link begins with a Hello")
         elif isinstance(frame, Deliver):
             number = frame.number
-            self._server.take(frame, lambda: self._later(Accepted(number=number)))
+            self._waiting.append(frame)
+            self._server.take(self._next, lambda: self._later(Accepted(number=number)))
         elif isinstance(frame, Complete | Status):
-            self._server.take(frame, lambda: None)
+            self._server.take(lambda: frame, lambda: None)
         else:
             raise PipelineError("E6302", f"a pipeline does not say {type(frame).__name__}")
 
@@ -112,6 +125,13 @@ class _IngestLink(asyncio.Protocol):
         self._known = True
         self._reader.unbound()
         self._send(Welcome(gateway="engine"))
+
+    def _next(self) -> Deliver | None:
+        """From the engine's thread."""
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
 
     def _later(self, frame: Frame) -> None:
         """From the engine's thread."""

@@ -137,9 +137,13 @@ class GatewayService:
     def _ask_locally(self, record: Any) -> bool:
         return self.engine.post(self._local_port, record, always=isinstance(record, link.Shut | link.Renew))
 
-    def _take(self, frame: Deliver | Complete | Status, done: Callable[[], None]) -> None:
+    def _take(
+        self, next_frame: Callable[[], Deliver | Complete | Status | None], done: Callable[[], None]
+    ) -> None:
         def work() -> None:
-            desk = self.engine.broker.collections
+            desk, frame = self.engine.broker.collections, next_frame()
+            if frame is None:
+                return
             if desk is not None:
                 desk.take(frame)
             done()

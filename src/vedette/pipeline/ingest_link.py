@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from vedette.errors import PipelineError
 from vedette.pipeline.ingest_frames import (
@@ -23,11 +24,16 @@ from vedette.pipeline.ingest_frames import (
 
 __all__ = ["IngestLink", "connect"]
 
+T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
 """A gateway that says nothing for so long is taken for dead."""
 MOST_CHANGES = 500
 """Changes in one frame: a gateway can hand on what it has while the rest is on its way."""
 MOST_BYTES = 4 * 1024 * 1024
+"""What a frame weighs, far below `MAX_FRAME_BYTES`; whatever is heavier goes alone."""
+_NUMBER_BYTES = 9
+_CHARACTER_BYTES = 4
+"""What one takes in a frame at most."""
 
 
 def connect(address: str, secret: str, sender: str) -> IngestLink:
@@ -74,26 +80,14 @@ class IngestLink:
 
     def deliver(self, changes: Sequence[DeliveredChange]) -> None:
         """Send the changes in frames of bounded size. They are in the gateway's hands when `settle` has returned."""
-        waiting: list[DeliveredChange] = []
-        size = 0
-        for change in changes:
-            weight = len(change.before or b"") + len(change.after or b"")
-            if waiting and (len(waiting) >= MOST_CHANGES or size + weight > MOST_BYTES):
-                self._send_changes(waiting)
-                waiting, size = [], 0
-            waiting.append(change)
-            size += weight
-        if waiting:
-            self._send_changes(waiting)
+        for portion in _portions(changes, _weight):
+            self._number += 1
+            self._send(Deliver(number=self._number, changes=portion))
 
     def deliver_windows(self, windows: Sequence[WindowTold]) -> None:
-        for start in range(0, len(windows), MOST_CHANGES):
+        for portion in _portions(windows, lambda told: len(told.payload)):
             self._number += 1
-            self._send(Deliver(number=self._number, windows=list(windows[start : start + MOST_CHANGES])))
-
-    def _send_changes(self, changes: list[DeliveredChange]) -> None:
-        self._number += 1
-        self._send(Deliver(number=self._number, changes=changes))
+            self._send(Deliver(number=self._number, windows=portion))
 
     def tell(self, frame: Complete | Status) -> None:
         """Nobody waits until it is accepted: whoever must be sure tells it again."""
@@ -131,6 +125,28 @@ class IngestLink:
                 case Refused(reason=reason):
                     raise _failed(self._address, reason)
         return welcome
+
+
+def _portions(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """All items in order, in lists that are neither too long nor too heavy."""
+    portion: list[T] = []
+    size = 0
+    for item in items:
+        weight = weight_of(item)
+        if portion and (len(portion) >= MOST_CHANGES or size + weight > MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(item)
+        size += weight
+    if portion:
+        yield portion
+
+
+def _weight(change: DeliveredChange) -> int:
+    """About the bytes that it takes in a frame, rather too many."""
+    numbers = len(change.enter) + len(change.update) + len(change.leave)
+    images = len(change.before or b"") + len(change.after or b"")
+    return images + _NUMBER_BYTES * numbers + _CHARACTER_BYTES * len(change.key)
 
 
 def _failed(address: str, why: str) -> PipelineError:

@@ -103,6 +103,7 @@ class PipelineService:
         self._telling = Lock()
         self._metrics_port = metrics_port
         self._judged = -1
+        """The last batch of this checkpoint whose counts were taken in."""
         self._reached: Complete | None = None
         """The end of the last batch that is committed."""
         self.restarts = 0
@@ -209,6 +210,7 @@ class PipelineService:
         for source in self._journal.sources():
             self._journal.mark(source.name, "live", "the pipeline was away for too long", new_epoch=True)
         shutil.rmtree(self._home / "checkpoint", ignore_errors=True)
+        self._judged = -1  # batches are numbered from 0 again
         log.error("The journal no longer reaches our checkpoint", extra={"action": "pipeline.gap"})
 
     def _tend(self, stop: Flag) -> None:

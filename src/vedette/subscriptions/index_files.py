@@ -10,7 +10,7 @@ and each subscription is written about log n times. Tombstones end subscriptions
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -36,8 +36,10 @@ REBUILD_MS = 86_400_000
 """A collection's index is built anew after a day, whatever happened (seeds/realtime-watching.md §1)."""
 MOST_DEAD = 0.25
 """The share of ended subscriptions in an index at which it is built anew."""
-_REMEMBERED = 1_000
-"""Versions whose lowest boundary a manifest remembers."""
+_REMEMBERED = 500
+"""Boundaries that a manifest remembers; between them it is vague (`_remembered`)."""
+_FORGETFUL = 1_000
+"""Earlier releases wrote down so many and forgot those before."""
 _MAKING = 1
 """Goes up when segments that were made before must be made anew. 1: until then a long text changed the hashes of the
 short ones beside it."""
@@ -69,18 +71,41 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     published_ms: int
     boundaries: list[tuple[int, int]] = []
-    """Versions and the lowest boundary of what came with them, rising."""
+    """Versions, rising, each with the lowest boundary of what came with it and since the one before in this list."""
     collections: dict[str, dict[str, CollectionFiles]] = {}
     """By tenant, then by collection."""
     making: int = 0
     """How its segments were made; see `_MAKING`."""
 
     def lowest_boundary(self, after: int) -> int | None:
-        """Of the subscriptions that came after that version; None when none did. 0 when nobody remembers."""
-        if self.boundaries and after < self.boundaries[0][0] - 1:
-            return 0
-        found = [boundary for version, boundary in self.boundaries if version > after]
-        return min(found, default=None)
+        """Of the subscriptions that came after that version, or somewhat lower; None when none did."""
+        return min((boundary for version, boundary in self._known() if version > after), default=None)
+
+    def with_boundary(self, version: int, boundary: int) -> list[tuple[int, int]]:
+        """The boundaries of a manifest that comes next, with new subscriptions."""
+        return _remembered([*self._known(), (version, boundary)])
+
+    def _known(self) -> list[tuple[int, int]]:
+        if len(self.boundaries) < _FORGETFUL:
+            return self.boundaries
+        return [(self.boundaries[0][0] - 1, 0), *self.boundaries]
+
+
+def _remembered(boundaries: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is needed to know the lowest boundary after any version, and never too high a one.
+
+    A pair says nothing when a later one is as low, so boundaries rise, too: while a source is quiet one pair is all.
+    When there are too many, those two that differ least become one: a batch then reads a little more than it must.
+    """
+    kept: list[tuple[int, int]] = []
+    for pair in boundaries:
+        while kept and kept[-1][1] >= pair[1]:
+            kept.pop()
+        kept.append(pair)
+    while len(kept) > _REMEMBERED:
+        at = min(range(len(kept) - 1), key=lambda place: kept[place + 1][1] - kept[place][1])
+        kept[at : at + 2] = [(kept[at + 1][0], kept[at][1])]
+    return kept
 
 
 def _path(folder: Path, version: int) -> Path:
@@ -179,7 +204,7 @@ class Compactor:
             old = collections.get(tenant, {}).get(collection, CollectionFiles(segments=[]))
             new = self._collection(tenant, collection, old, before.version, version, lowest.append)
             collections.setdefault(tenant, {})[collection] = new
-        boundaries = before.boundaries[-_REMEMBERED:] + ([(version, min(lowest))] if lowest else [])
+        boundaries = before.with_boundary(version, min(lowest)) if lowest else before.boundaries
         manifest = Manifest(
             version=version,
             published_ms=self._now(),

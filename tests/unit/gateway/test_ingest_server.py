@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +26,24 @@ SECRET = "the secret"
 
 
 class Desk:
-    """Takes frames, and says when it is asked to that they are taken."""
+    """Is told of frames, and takes them when it is asked to."""
 
     def __init__(self) -> None:
         self.taken: list[Any] = []
         self.waiting: list[Callable[[], None]] = []
+        self.links: Collection[object] = ()
+        """Those that are open."""
 
-    def take(self, frame: Any, done: Callable[[], None]) -> None:
-        self.taken.append(frame)
-        self.waiting.append(done)
+    def take(self, next_frame: Callable[[], Any], done: Callable[[], None]) -> None:
+        def work() -> None:
+            self.taken.append(next_frame())
+            done()
+
+        self.waiting.append(work)
+
+    async def waits_for(self, frames: int) -> None:
+        while len(self.waiting) < frames:  # noqa: ASYNC110 - the next rounds of the loop
+            await asyncio.sleep(0)
 
 
 async def talk(path: Path, *data: bytes) -> tuple[list[Frame], bool]:
@@ -59,6 +68,7 @@ def with_server(tmp_path: Path, body: Callable[[Desk, Path], Any]) -> None:
     async def main() -> None:
         desk, path = Desk(), tmp_path / "in"
         server = IngestServer(SECRET, desk.take)
+        desk.links = server.links
         await server.start_local(path)
         assert path.stat().st_mode & 0o777 == 0o600
         try:
@@ -71,21 +81,48 @@ def with_server(tmp_path: Path, body: Callable[[Desk, Path], Any]) -> None:
 
 HELLO = encode_frame(Hello(secret=SECRET, sender="test"))
 DELIVER = encode_frame(Deliver(number=1, changes=[]))
+COMPLETE = Complete(offset=1, share=0, shares=1, version=1)
 
 
 def test_a_delivery_is_accepted_when_it_is_taken_and_not_before(tmp_path: Path):
     async def body(desk: Desk, path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(str(path))
-        writer.write(HELLO + DELIVER + encode_frame(Complete(offset=1, share=0, shares=1, version=1)))
+        writer.write(HELLO + DELIVER + encode_frame(COMPLETE))
         frames = FrameReader()
         assert list(frames.feed(await reader.read(1000))) == [Welcome(gateway="engine")]
-        while len(desk.taken) < 2:  # noqa: ASYNC110 - the next rounds of the loop
-            await asyncio.sleep(0)
+        await desk.waits_for(2)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1000), 0.1)
-        for done in desk.waiting:
-            await asyncio.to_thread(done)  # as the engine's thread does
+        for work in desk.waiting:
+            await asyncio.to_thread(work)  # as the engine's thread does
         assert list(frames.feed(await reader.read(1000))) == [Accepted(number=1)]
+        assert desk.taken == [Deliver(number=1), COMPLETE]
+        writer.close()
+
+    with_server(tmp_path, body)
+
+
+def test_deliveries_that_wait_go_with_their_link_and_those_of_others_stay(tmp_path: Path):
+    async def body(desk: Desk, path: Path) -> None:
+        _, lost = await asyncio.open_unix_connection(str(path))
+        lost.write(HELLO + DELIVER + encode_frame(Deliver(number=2)) + encode_frame(COMPLETE))
+        await desk.waits_for(3)
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(HELLO + encode_frame(Deliver(number=7)))
+        await desk.waits_for(4)
+        desk.waiting.pop(0)()
+        lost.close()
+        await lost.wait_closed()
+        while len(desk.links) > 1:  # noqa: ASYNC110 - the next rounds of the loop
+            await asyncio.sleep(0)
+        for work in desk.waiting:
+            work()
+        assert desk.taken == [Deliver(number=1), None, COMPLETE, Deliver(number=7)]
+        frames = FrameReader()
+        heard: list[Frame] = []
+        while len(heard) < 2:
+            heard += frames.feed(await reader.read(1000))
+        assert heard == [Welcome(gateway="engine"), Accepted(number=7)]
         writer.close()
 
     with_server(tmp_path, body)

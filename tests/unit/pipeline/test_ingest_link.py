@@ -1,0 +1,95 @@
+"""Frames are cut so that a gateway takes them, whatever makes them large; nothing is lost between them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from vedette.pipeline import ingest_link
+from vedette.pipeline.ingest_frames import Deliver, DeliveredChange, FrameReader, WindowTold
+from vedette.pipeline.ingest_link import IngestLink
+
+MOST = 10_000
+"""What a portion may weigh in these tests."""
+
+
+class Socket:
+    """Keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def sendall(self, data: bytes) -> None:
+        self.sent.append(data)
+
+
+def change(seq: int, **more: Any) -> DeliveredChange:
+    values: dict[str, Any] = {
+        "key": "k",
+        "op": "update",
+        "partition": 1,
+        "epoch": 1,
+        "offset": seq,
+        "time_ms": 0,
+    }
+    return DeliveredChange(tenant="t", collection="c", seq=seq, **(values | more))
+
+
+def sent(send: Callable[[IngestLink], None]) -> tuple[list[Deliver], int]:
+    """The frames, and the bytes of the largest one."""
+    kept = Socket()
+    send(IngestLink(cast("socket.socket", kept), "here"))
+    frames = [frame for data in kept.sent for frame in FrameReader().feed(data)]
+    assert [frame.number for frame in frames if isinstance(frame, Deliver)] == [*range(1, len(frames) + 1)]
+    return cast("list[Deliver]", frames), max(map(len, kept.sent))
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_link, "MOST_BYTES", MOST)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"update": [2**40 + n for n in range(100)]},
+        {"enter": [2**40] * 30, "update": [2**40] * 30, "leave": [2**40] * 30},
+        {"before": b"x" * 500, "after": b"x" * 500},
+        {"key": "€" * 300},
+    ],
+    ids=["one list", "three lists", "images", "key"],
+)
+def test_changes_are_cut_by_all_that_makes_them_large(more: dict[str, Any]):
+    changes = [change(seq, **more) for seq in range(1, 101)]
+    frames, largest = sent(lambda link: link.deliver(changes))
+    assert [each for frame in frames for each in frame.changes] == changes
+    assert largest < 2 * MOST
+    assert len(frames) < 20, "and no more often than needed"
+
+
+def test_window_ends_are_cut_by_their_payload():
+    told = [WindowTold(subscription=n, position=1, payload=b"x" * 1000) for n in range(1, 101)]
+    frames, largest = sent(lambda link: link.deliver_windows(told))
+    assert [each for frame in frames for each in frame.windows] == told
+    assert largest < 2 * MOST
+
+
+def test_what_is_too_heavy_for_a_portion_goes_alone():
+    changes = [change(1), change(2, update=[2**40] * MOST), change(3), change(4)]
+    frames, _ = sent(lambda link: link.deliver(changes))
+    assert [[each.seq for each in frame.changes] for frame in frames] == [[1], [2], [3, 4]]
+
+
+def test_many_small_ones_are_cut_by_their_count(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ingest_link, "MOST_CHANGES", 3)
+    frames, _ = sent(lambda link: link.deliver([change(seq) for seq in range(1, 8)]))
+    assert [len(frame.changes) for frame in frames] == [3, 3, 1]
+    frames, _ = sent(
+        lambda link: link.deliver_windows(
+            [WindowTold(subscription=n, position=1, payload=b"") for n in range(7)]
+        )
+    )
+    assert [len(frame.windows) for frame in frames] == [3, 3, 1]
