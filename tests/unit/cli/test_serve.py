@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -228,8 +229,18 @@ def lose(process: subprocess.Popen[str], folder: Path, n: int) -> None:
     """One worker is told to stop, the other is killed: both are started again, and nothing else ends."""
     for worker, when, number in ((0, 5, signal.SIGTERM), (1, 25, signal.SIGKILL)):
         if n == when:
-            (mark,) = (folder / "data").glob(f"gateway-*-worker-{worker}.pid")
-            os.kill(int(mark.read_text()), number)
+            os.kill(worker_process(folder, worker), number)
+
+
+def worker_process(folder: Path, worker: int) -> int:
+    """Of a worker that is at work, or will be: both clients may have met the other one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for mark in (folder / "data").glob(f"gateway-*-worker-{worker}.pid"):
+            if text := mark.read_text():
+                return int(text)
+        time.sleep(0.02)
+    raise AssertionError(f"worker {worker} did not start")
 
 
 @pytest.mark.parametrize("disturb", [renew, lose])
