@@ -233,7 +233,7 @@ def lose(process: subprocess.Popen[str], folder: Path, n: int) -> None:
 
 
 def worker_process(folder: Path, worker: int) -> int:
-    """Of a worker that is at work, or will be: both clients may have met the other one."""
+    """Of a worker that is at work, or will be."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for mark in (folder / "data").glob(f"gateway-*-worker-{worker}.pid"):
@@ -251,6 +251,8 @@ def test_workers_share_a_port_and_end_without_a_loss(
         port = free.getsockname()[1]
     with served("--port", str(port), "--workers", "2") as process:
         read_until(process, "curl -N")
+        for worker in (0, 1):
+            worker_process(folder, worker)
         with (
             connect_sync(f"ws://127.0.0.1:{port}") as writer,
             connect_sync(f"ws://127.0.0.1:{port}") as reader,
