@@ -2,9 +2,10 @@
 
 It uses the standard library only.
 
-A child that ends before it ever was ready has said why, and everything ends with it. Later it is started again: at
-once the first time, then after waits that double, until it has been up for a while. Children hold the other end of a
-pipe as their standard input; when this process is gone, they see its end and stop.
+A child that fails before it ever was ready has said why, and everything ends with it. Later, and when it was killed or
+asked to stop, it is started again: at once the first time, then after waits that double, until it has been up for a
+while. Children hold the other end of a pipe as their standard input; when this process is gone, they see its end and
+stop.
 """
 
 from __future__ import annotations
@@ -126,8 +127,11 @@ class Supervisor:
         if code is None:
             child.was_ready = child.was_ready or child.is_ready(process.pid)
             return None
-        if (child.vital and not child.was_ready) or (child.leads and code == 0):
-            return 1 if code else 0
+        if child.leads and code == 0:
+            return 0
+        if child.vital and not child.was_ready and code > 0:
+            return 1
+        self._end(child)  # its end of the pipe
         wait = child.restarts.wait(now - child.started_at)
         self._say(f"The {child.name} ended ({_ending(code)}); it is started again in {wait:.1f} s.")
         child.due_at = now + wait

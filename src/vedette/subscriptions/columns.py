@@ -228,9 +228,8 @@ def text_hashes(column: Column) -> UInts:
     heads = _words(column.text_data, starts, np.minimum(lengths, _LONG_TEXT))
     found = _fold(heads, mix(lengths.astype(np.uint64) + np.uint64(1)))
     if lengths.max(initial=0) > _LONG_TEXT:
-        tails = np.where(
-            lengths > _LONG_TEXT, _LONG_TEXT, 0
-        )  # a short text has none, whatever its neighbours have
+        # A short text has no tail, whatever its neighbours have.
+        tails = np.where(lengths > _LONG_TEXT, _LONG_TEXT, 0)
         found = _fold(_words(column.text_data, ends - tails, tails), found)
     return found
 
