@@ -16,17 +16,17 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses, source_text
+from vedette.pipeline.queries.changes import start_stream, stop_stream
 from vedette.pipeline.session import JAVA_OPTIONS, end_session, open_session
-from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.pipeline.task import PipelineContext
 from vedette.sources.images import encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
 
 BATCHES = 8
 WAIT_SECONDS = 120

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 import pytest
 
 import vedette
+from vedette.engine.data_directory import Vedette
 from vedette.engine.database import Database
-from vedette.engine.home import Vedette
 from vedette.errors import StoreError
-from vedette.storage.home import open_home
+from vedette.storage.catalog import open_home
 from vedette.storage.seam import Batch, Home, Store
 
 __all__ = ["FULL", "PATIENCE", "Disk", "all_at_once", "in_thread", "opened_on", "told_too_early"]
@@ -102,7 +102,7 @@ def opened_on(disk: Disk, location: str | os.PathLike[str], **settings: Any) -> 
     """A home whose stores write through `disk`; released, so that closing never hangs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "vedette.engine.home.open_home",
+            "vedette.engine.data_directory.open_home",
             lambda *place, **options: _DiskHome(open_home(*place, **options), disk),
         )
         db = vedette.open(location, environment={}, **settings)

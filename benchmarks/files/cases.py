@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.files.corpus import copy_sources
 from benchmarks.files.ours import COLLECTION, WATCH, Parts, parts, running
 from benchmarks.files.peers import PEERS
-from vedette.ingest.memory import memory_usage
-from vedette.ingest.tasks import FileOperation, FileTask
+from vedette.search.file_queue.tasks import FileOperation, FileTask
+from vedette.search.folders.process_memory import memory_usage
 
 __all__ = ["CASES"]
 

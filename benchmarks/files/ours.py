@@ -1,4 +1,4 @@
-"""Vedette's side: the parts of the folder daemon, as `vedette.cli.folder_process` puts them together."""
+"""Vedette's side: the parts of the folder daemon, as `vedette.processes.folder_daemon` puts them together."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from threading import Thread
 
 from vedette.clock import SystemClock
-from vedette.engine.home import open_vedette
-from vedette.handshake.configs import CoordinatorConfig, WatchFolderConfig
+from vedette.engine.data_directory import open_vedette
+from vedette.handshake.config import CoordinatorConfig, WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.chunking import ChunkingConfig
-from vedette.ingest.daemon import FolderDaemon
-from vedette.ingest.embedding import Embedder, WordLlamaEmbedder
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
-from vedette.ingest.ingestion import Ingestion
-from vedette.ingest.opening_vectors import OpeningVectors
-from vedette.ingest.qdrant import QdrantVectors
-from vedette.pipeline.file_batches import BulkConfig, BulkFiles, Recipe, SparkDesk, SparkPreparation
-from vedette.sources.files.seen import SeenFiles
+from vedette.pipeline.queries.file_batches import BulkConfig, BulkFiles, Recipe, SparkDesk, SparkPreparation
+from vedette.search.chunking import ChunkingConfig
+from vedette.search.embedding import Embedder, WordLlamaEmbedder
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.search.folders.daemon import FolderDaemon
+from vedette.search.ingestion import Ingestion
+from vedette.search.vectors.background import OpeningVectors
+from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.sources.files.file_state import SeenFiles
 
 __all__ = ["Parts", "parts", "running"]
 

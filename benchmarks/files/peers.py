@@ -20,8 +20,8 @@ from typing import Any
 
 from qdrant_client import QdrantClient, models
 
-from vedette.ingest.embedding import WordLlamaEmbedder
-from vedette.ingest.qdrant_folder import quicken_collection, sync_collection
+from vedette.search.embedding import WordLlamaEmbedder
+from vedette.search.vectors.qdrant_local import quicken_collection, sync_collection
 
 __all__ = ["PEERS"]
 

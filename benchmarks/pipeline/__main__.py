@@ -22,18 +22,18 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.pipeline.shop import COLLECTION, Shop, orders, write_index
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
 from vedette.pipeline.sequence import sequence
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.topology import fuse
 from vedette.sources.images import decode_image
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.index_files import open_version
-from vedette.subscriptions.matching import match_segments
-from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import match_segments
+from vedette.subscriptions.index.versions import open_version
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 
 __all__: list[str] = []
 

@@ -22,10 +22,10 @@ from random import Random
 
 import numpy as np
 
-from vedette.client.remote import connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import connect
+from vedette.client.watch import RemoteWatch
 from vedette.sources.images import encode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
 
 __all__: list[str] = []

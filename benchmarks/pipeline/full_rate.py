@@ -26,7 +26,7 @@ import uvloop
 from benchmarks.gateway.swarm import SwarmClient, connect_swarm
 from benchmarks.pipeline.end_to_end import cpu_seconds, spent_since, until
 from vedette.sources.images import encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
 
 __all__: list[str] = []

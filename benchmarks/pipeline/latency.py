@@ -12,16 +12,16 @@ from random import Random
 import numpy as np
 
 from benchmarks.pipeline.shop import COLLECTION, Shop
-from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.queries.changes import start_stream, stop_stream
 from vedette.pipeline.session import open_session
-from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.pipeline.task import PipelineContext
 from vedette.sources.images import encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
 
 __all__: list[str] = []
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 from vedette.pipeline.schema import journal_batch
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
-from vedette.subscriptions.forms import Form, take_apart
-from vedette.subscriptions.index_files import CollectionFiles, Manifest, SegmentFile
-from vedette.subscriptions.segment import Entry, write_segment
+from vedette.subscriptions.index.segment import Entry, write_segment
+from vedette.subscriptions.index.versions import CollectionFiles, Manifest, SegmentFile
+from vedette.subscriptions.spec import Form, take_apart
 
 __all__ = ["FIELDS", "Shop", "orders", "write_index"]
 

@@ -18,17 +18,17 @@ from vedette.compiled import prefer_compiled
 if TYPE_CHECKING:
     from vedette.change import Change, Event, Position
     from vedette.client.blocking import BlockingSession, connect_sync
-    from vedette.client.remote import RemoteSession, connect
+    from vedette.client.session import RemoteSession, connect
     from vedette.clock import Clock, SystemClock
-    from vedette.engine.async_session import AsyncSession
-    from vedette.engine.async_watch import AsyncWatch
+    from vedette.engine.context.result import Result
+    from vedette.engine.data_directory import Vedette
+    from vedette.engine.data_directory import open_vedette as open
     from vedette.engine.database import Database
-    from vedette.engine.home import Vedette
-    from vedette.engine.home import open_vedette as open
-    from vedette.engine.jobs import Job, Jobs
-    from vedette.engine.result import Result
-    from vedette.engine.session import Session
-    from vedette.engine.watch_handle import WatchHandle
+    from vedette.engine.session.async_session import AsyncSession
+    from vedette.engine.session.async_watch import AsyncWatch
+    from vedette.engine.session.jobs import Job, Jobs
+    from vedette.engine.session.session import Session
+    from vedette.engine.session.watch_handle import WatchHandle
     from vedette.errors import (
         AnalysisError,
         ConstraintViolation,
@@ -63,16 +63,16 @@ prefer_compiled()
 _HOMES = {
     "vedette.change": ("Change", "Event", "Position"),
     "vedette.client.blocking": ("BlockingSession", "connect_sync"),
-    "vedette.client.remote": ("RemoteSession", "connect"),
+    "vedette.client.session": ("RemoteSession", "connect"),
     "vedette.clock": ("Clock", "SystemClock"),
-    "vedette.engine.async_session": ("AsyncSession",),
-    "vedette.engine.async_watch": ("AsyncWatch",),
+    "vedette.engine.session.async_session": ("AsyncSession",),
+    "vedette.engine.session.async_watch": ("AsyncWatch",),
     "vedette.engine.database": ("Database",),
-    "vedette.engine.home": ("Vedette", ("open", "open_vedette")),
-    "vedette.engine.jobs": ("Job", "Jobs"),
-    "vedette.engine.result": ("Result",),
-    "vedette.engine.session": ("Session",),
-    "vedette.engine.watch_handle": ("WatchHandle",),
+    "vedette.engine.data_directory": ("Vedette", ("open", "open_vedette")),
+    "vedette.engine.session.jobs": ("Job", "Jobs"),
+    "vedette.engine.context.result": ("Result",),
+    "vedette.engine.session.session": ("Session",),
+    "vedette.engine.session.watch_handle": ("WatchHandle",),
     "vedette.errors": (
         "AnalysisError",
         "ConstraintViolation",

@@ -22,8 +22,8 @@ __all__ = ["LIBRARY", "MODULES", "Manifest", "is_compiled", "prefer_compiled", "
 MODULES = (
     "vedette.element",
     "vedette.values",
-    "vedette.language.affected",
-    "vedette.language.context",
+    "vedette.language.compile.affected_matches",
+    "vedette.language.compile.execution_context",
     "vedette.graph.actions",
     "vedette.graph.graph",
     "vedette.graph.overlay",
@@ -31,33 +31,42 @@ MODULES = (
     "vedette.graph.transaction",
     "vedette.watch.buffer",
     "vedette.watch.delta",
-    "vedette.watch.evaluation",
-    "vedette.watch.hub",
-    "vedette.watch.keys",
-    "vedette.watch.recent",
-    "vedette.watch.shape",
+    "vedette.watch.evaluation.rows",
+    "vedette.watch.evaluation.effects",
+    "vedette.watch.shapes.key_index",
+    "vedette.watch.recent_events",
+    "vedette.watch.shapes.shape",
     "vedette.watch.watch",
-    "vedette.consume.desk",
-    "vedette.consume.item",
-    "vedette.consume.line",
-    "vedette.consume.pool",
-    "vedette.consume.rank",
-    "vedette.engine.consuming",
-    "vedette.engine.deliveries",
-    "vedette.engine.execution",
-    "vedette.engine.prepare",
-    "vedette.engine.result",
-    "vedette.engine.state",
-    "vedette.engine.supply",
-    "vedette.engine.turn",
-    "vedette.engine.watch_handle",
-    "vedette.engine.watching",
+    "vedette.queue.dispatcher",
+    "vedette.queue.entry",
+    "vedette.queue.line",
+    "vedette.queue.match_queue",
+    "vedette.watch.ordering",
+    "vedette.engine.queue_service.service",
+    "vedette.engine.queue_service.settlement",
+    "vedette.engine.statements.execution",
+    "vedette.engine.context.prepared",
+    "vedette.engine.context.result",
+    "vedette.engine.state.graph_state",
+    "vedette.engine.queue_service.matcher",
+    "vedette.engine.commit.lock",
+    "vedette.engine.session.watch_handle",
+    "vedette.engine.watch_service.service",
 )
 LIBRARY = "vedette_core"
 """The machine code of all of them; next to it each has a small module that only names its part."""
 
 _HERE = Path(__file__).parent
-_READ_BY_THE_COMPILER = ("*.py", "language/*.py", "graph/*.py", "watch/*.py", "consume/*.py", "engine/*.py")
+_READ_BY_THE_COMPILER = (
+    "*.py",
+    "language/**/*.py",
+    "filters/**/*.py",
+    "graph/**/*.py",
+    "storage/**/*.py",
+    "watch/**/*.py",
+    "queue/**/*.py",
+    "engine/**/*.py",
+)
 
 
 class Manifest:
@@ -86,7 +95,7 @@ def present_fingerprint() -> str:
     digest = sha256(EXTENSION_SUFFIXES[0].encode())
     for pattern in _READ_BY_THE_COMPILER:
         for path in sorted(_HERE.glob(pattern)):
-            digest.update(path.name.encode())
+            digest.update(path.relative_to(_HERE).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -187,7 +187,7 @@ def load_settings(
 
 
 def load_tables(directory: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The tables of the settings file: numbers of the handshake (`vedette.handshake.tables.tuning`), unchecked."""
+    """The tables of the settings file: numbers of the handshake (`vedette.handshake.tables.settings`), unchecked."""
     path = directory / SETTINGS_FILE
     found = _read_file(path) if path.is_file() else {}
     return {name: found[name] for name in TABLES if isinstance(found.get(name), dict)}

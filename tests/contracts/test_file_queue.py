@@ -11,9 +11,9 @@ import pytest
 
 import vedette
 from vedette.errors import FolderError
-from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.tasks import ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
+from vedette.handshake.tables.handshake_db import FILE_NAME
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.tasks import ONTOLOGY, FileOperation, FileQueue, FileTask, TaskStatus
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 

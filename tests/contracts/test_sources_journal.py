@@ -13,7 +13,7 @@ import pytest
 
 from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image, encode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow, Quarantined, Source, SourceEvent
 from vedette.testing import ManualClock
 
@@ -258,7 +258,7 @@ def test_what_is_known_of_documents_can_be_forgotten(journal: CollectionJournal)
 
 def test_the_quarantine_is_counted_and_bounded(journal: CollectionJournal, monkeypatch: pytest.MonkeyPatch):
     for module in ("sqlite_journal", "postgres_journal"):
-        monkeypatch.setattr(f"vedette.sources.{module}.MOST_QUARANTINED", 3)
+        monkeypatch.setattr(f"vedette.sources.journal.{module}.MOST_QUARANTINED", 3)
     assert journal.quarantined_total() == 0
     for number in range(5):
         journal.quarantine(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.storage import fresh_database
 from vedette.errors import StoreError
-from vedette.storage.home import open_home
+from vedette.storage.catalog import open_home
 from vedette.storage.seam import Batch, ElementRecord, Home, JournalRow, Loaded, Store
 
 KINDS = ("memory", "sqlite", "postgres")

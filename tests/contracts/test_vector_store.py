@@ -13,11 +13,11 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from tests.qdrant_server import qdrant_server
 from vedette.errors import IngestError
-from vedette.ingest.chunking import Chunk
-from vedette.ingest.document import Place
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.qdrant import QdrantVectors
-from vedette.ingest.vectors import FileVectors, StoredFile, VectorStore
+from vedette.search.chunking import Chunk
+from vedette.search.document import Place
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.vectors.store import FileVectors, StoredFile, VectorStore
 from vedette.testing.vectors import MemoryVectors
 
 EMBEDDER = HashingEmbedder(32)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vedette.handshake import circuit, health
-from vedette.handshake.backoff import backoff_ms
-from vedette.handshake.configs import BackoffConfig, CircuitConfig, DegradationConfig, PatternConfig
+from vedette.handshake import circuit_breaker as circuit
+from vedette.handshake import health
+from vedette.handshake.config import BackoffConfig, CircuitConfig, DegradationConfig, PatternConfig
 from vedette.handshake.degradation import DegradationLevel, polling_multiplier
+from vedette.handshake.error_patterns import PatternType
 from vedette.handshake.failures import POLICIES, FailureKind
-from vedette.handshake.patterns import PatternType
+from vedette.handshake.retry import backoff_ms
 from vedette.handshake.sink import SINK_CIRCUIT
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "handshake.md").read_text(encoding="utf-8")

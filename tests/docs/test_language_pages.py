@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from vedette.errors import CODES
-from vedette.language.functions import FUNCTIONS
+from vedette.language.functions.registry import FUNCTIONS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

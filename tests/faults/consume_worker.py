@@ -29,7 +29,7 @@ from threading import Thread
 
 import vedette
 from tests.faults.ledger import Ledger
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 
 __all__ = ["MAX_REDELIVERIES", "WATCH", "account_of", "always_fails", "in_transaction", "main"]
 

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from threading import Thread
 
 import vedette
-from vedette.engine.home import Vedette
-from vedette.engine.result import Result
+from vedette.engine.context.result import Result
+from vedette.engine.data_directory import Vedette
 from vedette.errors import VedetteError
 
 __all__ = ["ONTOLOGY", "main"]

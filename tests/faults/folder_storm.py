@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 from vedette.clock import SystemClock
-from vedette.ingest.embedding import Embedder, HashingEmbedder
-from vedette.ingest.ingestion import FileToIngest, Ingestion
-from vedette.ingest.qdrant import QdrantVectors
+from vedette.search.embedding import Embedder, HashingEmbedder
+from vedette.search.ingestion import FileToIngest, Ingestion
+from vedette.search.vectors.qdrant import QdrantVectors
 
 __all__ = ["EMBEDDER", "content", "rebuilt", "storm"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from random import Random
 
 import vedette
-from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.tasks import FileOperation, FileTask
+from vedette.handshake.tables.handshake_db import FILE_NAME
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.tasks import FileOperation, FileTask
 
 
 def task(number: int, operation: FileOperation) -> FileTask:

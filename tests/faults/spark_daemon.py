@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 from vedette.cli.wqm import main
-from vedette.pipeline.file_batches import BulkConfig, SparkDesk
+from vedette.pipeline.queries.file_batches import BulkConfig, SparkDesk
 
 _open, _run = SparkDesk.at, SparkDesk.run
 

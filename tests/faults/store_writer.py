@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock, Thread
 
+from vedette.storage.catalog import open_home
 from vedette.storage.group_commit import GroupCommit
-from vedette.storage.home import open_home
 from vedette.storage.seam import Batch, ElementRecord, JournalRow
 
 __all__ = ["main"]

@@ -18,12 +18,12 @@ import qdrant_client  # noqa: F401 - loaded before the fork
 
 from vedette.clock import SystemClock
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest import folder_run
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.folder_run import FolderRun
-from vedette.ingest.ingestion import Ingestion
-from vedette.ingest.qdrant import QdrantVectors
-from vedette.sources.files.seen import SeenFiles
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.folders import sync as folder_run
+from vedette.search.folders.sync import FolderRun
+from vedette.search.ingestion import Ingestion
+from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.sources.files.file_state import SeenFiles
 
 folder_run.BATCH_FILES = 4  # many places to die at
 

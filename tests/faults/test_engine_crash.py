@@ -19,7 +19,7 @@ import pytest
 
 import vedette
 from tests.storage import fresh_database
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.storage.seam import JournalRow, Store
 
 ROOT = Path(__file__).parents[2]

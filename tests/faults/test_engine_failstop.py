@@ -23,8 +23,8 @@ import pytest
 import vedette
 from tests.engine import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on
 from tests.storage import as_nobody, fresh_database
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
 from vedette.errors import StoreError, TransactionError, VedetteError
 from vedette.testing import ManualClock
 
@@ -536,7 +536,7 @@ def test_a_directory_that_is_none(tmp_path: Path) -> None:
 def test_a_file_that_another_program_keeps_locked(tmp_path: Path) -> None:
     """For longer than we wait: no commit, a clear word, nothing lost."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vedette.storage.sqlite_file.BUSY_SECONDS", 0.05)
+        patch.setattr("vedette.storage.sqlite.connection.BUSY_SECONDS", 0.05)
         db = vedette.open(tmp_path)
     db.define(ONTOLOGY)
     spawn(db.session(), "kept")

@@ -14,7 +14,7 @@ import vedette
 from tests.engine import PATIENCE, in_thread
 from tests.faults.postgres_proxy import Cut, PostgresProxy
 from tests.storage import fresh_database
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import StoreError
 
 ONTOLOGY = "node Task { title: String [unique] } edge after(a: Task, b: Task) {}"
@@ -103,7 +103,7 @@ def test_a_commit_whose_answer_is_lost_is_told_once(url: str, cut: Cut) -> None:
 
 def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a write fails, and as nothing can be read either, nobody is shown what may not be there."""
-    monkeypatch.setattr("vedette.storage.postgres.RETRY_AFTER_SECONDS", (0.0, 0.01))
+    monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
     with PostgresProxy(url).running() as proxy:
         db = vedette.open(proxy.url)
         db.define(ONTOLOGY)
@@ -147,7 +147,7 @@ def test_an_engine_that_another_one_replaced(url: str) -> None:
 
 
 def test_the_password_is_in_no_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.postgres.RETRY_AFTER_SECONDS", ())
+    monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", ())
     secret = url.replace("vedette@", "vedette:hunter2@")
     db = vedette.open(secret)
     db.define(ONTOLOGY)

@@ -16,11 +16,11 @@ from threading import Event
 import pytest
 
 from tests.faults.folder_storm import content, rebuilt, storm
-from vedette.cli.wqm_place import daemon_link
+from vedette.cli.wqm.access import daemon_link
 from vedette.errors import IngestError
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.queue_table import QueueTable
+from vedette.search.file_queue.task_table import QueueTable
 
 SOAK = bool(os.environ.get("VEDETTE_SOAK"))
 DAEMON = [sys.executable, "-m", "vedette.cli.wqm"]

@@ -16,7 +16,7 @@ from tests.mongodb.server import mongodb_uri
 from tests.unit.sources.test_mongodb_reader import Shop
 from vedette.sources.images import decode_image
 from vedette.sources.mongodb import reader as under_test
-from vedette.sources.mongodb.reading import key_of, plain
+from vedette.sources.mongodb.change_events import key_of, plain
 
 __all__ = ["mongodb_uri"]
 NAMES = ("orders", "lines", "notes")

@@ -11,10 +11,10 @@ import pytest
 from tests.faults.postgres_proxy import Cut, PostgresProxy
 from tests.storage import fresh_database
 from vedette.errors import StoreError
-from vedette.storage.home import open_home
-from vedette.storage.postgres_home import PostgresHome
-from vedette.storage.schema import POSTGRES_MIGRATIONS, Migration
+from vedette.storage.catalog import open_home
+from vedette.storage.postgres.catalog import PostgresHome
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
+from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration
 
 NEXT = POSTGRES_MIGRATIONS[-1].version + 1
 WITH_NEXT = (
@@ -139,7 +139,7 @@ def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pyt
 
 
 def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.postgres.RETRY_AFTER_SECONDS", (0.0, 0.01))
+    monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
     with PostgresProxy(url).running() as proxy:
         home = open_home(proxy.url)
         store = home.open("default")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.tasks import TaskStatus
+from vedette.handshake.tables.handshake_db import FILE_NAME
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.tasks import TaskStatus
 
 RUNNER = Path(__file__).parent / "queue_runner.py"
 ROUND = 10_000

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage import fresh_database
-from vedette.storage.home import open_home
+from vedette.storage.catalog import open_home
 from vedette.storage.seam import JournalRow, Store
 
 ROOT = Path(__file__).parents[2]

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import StoreError
+from vedette.storage.catalog import open_home
 from vedette.storage.group_commit import GroupCommit
-from vedette.storage.home import open_home
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
-from vedette.storage.sqlite import SqliteStore
+from vedette.storage.sqlite.store import SqliteStore
 
 PAD = b'{"pad":"' + b"x" * 2_000 + b'"}'
 
@@ -321,7 +321,7 @@ def test_a_torn_log_gives_a_prefix_of_whole_batches(tmp_path: Path) -> None:
 
 
 def test_a_file_locked_by_another_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite_file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("vedette.storage.sqlite.connection.BUSY_SECONDS", 0.05)
     store = SqliteStore(path)
     store.load()
     with closing(sqlite3.connect(path, isolation_level=None)) as shell:

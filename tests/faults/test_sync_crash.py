@@ -14,11 +14,11 @@ import pytest
 
 from tests.faults.folder_storm import content
 from vedette.clock import SystemClock
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.ingestion import FileToIngest, Ingestion
-from vedette.ingest.qdrant import QdrantVectors
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.ingestion import FileToIngest, Ingestion
+from vedette.search.vectors.qdrant import QdrantVectors
 
 RUNNER = Path(__file__).with_name("sync_runner.py")
 EMBEDDER = HashingEmbedder(32)

@@ -18,7 +18,7 @@ from random import Random
 import pytest
 
 from benchmarks.gateway.served import served
-from vedette.client.remote import RemoteSession, connect
+from vedette.client.session import RemoteSession, connect
 from vedette.errors import GatewayError
 
 CLIENTS = 20

@@ -21,7 +21,7 @@ from threading import Thread
 import vedette
 from tests.faults.ledger import Ledger
 from vedette.change import Event
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import WatchError
 
 __all__ = ["main"]

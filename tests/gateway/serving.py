@@ -8,14 +8,14 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from vedette.console.http import HttpServer, make_app
+from vedette.console.app import HttpServer, make_app
+from vedette.console.http_server import MOST_CONNECTIONS
 from vedette.console.metrics import service_figures
 from vedette.console.page import ServerFacts
-from vedette.console.timely import MOST_CONNECTIONS
-from vedette.engine.home import Vedette, open_vedette
+from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server.tls import tls_of
 from vedette.gateway.service import GatewayService
-from vedette.gateway.tls import tls_of
 
 __all__ = ["Serving"]
 

@@ -20,13 +20,13 @@ import vedette
 from vedette.change import Event
 from vedette.client.blocking import BlockingSession, BlockingWatch
 from vedette.clock import SystemClock
-from vedette.engine.home import Vedette
-from vedette.engine.result import Result
+from vedette.engine.context.result import Result
+from vedette.engine.data_directory import Vedette
 from vedette.errors import GatewayError
-from vedette.gateway.auth import AuthError, Grant
-from vedette.gateway.broker import Client
+from vedette.gateway.broker.broker import Client
+from vedette.gateway.server.auth import AuthError, Grant
 from vedette.gateway.service import GatewayService
-from vedette.testing.stories.embedded import EmbeddedHost
+from vedette.testing.stories.embedded_host import EmbeddedHost
 from vedette.testing.stories.host import HostSession, HostWatch
 from vedette.values import timestamp_from_text
 

@@ -22,20 +22,21 @@ from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS
 from tests.gateway.test_http import get
 from tests.gateway.wire import Client, Wire
-from vedette.console import http, timely
+from vedette.console import app as http
+from vedette.console import http_server as timely
 from vedette.console.metrics import metrics_text, service_figures
-from vedette.gateway import link
-from vedette.gateway import shell as shell_module
-from vedette.gateway import streams as streams_module
-from vedette.gateway.auth import AuthError, TokenAuthority
-from vedette.gateway.broker import Broker
-from vedette.gateway.close_codes import comes_back
-from vedette.gateway.engine_thread import EngineThread
-from vedette.gateway.exposure import origin_allowed
-from vedette.gateway.key_set import KeySet
+from vedette.gateway.broker.broker import Broker
+from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import GatewayServer, most_sockets
-from vedette.gateway.shell import WebSocketShell
+from vedette.gateway.server import websocket as shell_module
+from vedette.gateway.server.access import origin_allowed
+from vedette.gateway.server.auth import AuthError, TokenAuthority
+from vedette.gateway.server.jwk_set import KeySet
+from vedette.gateway.server.listener import GatewayServer, most_sockets
+from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.streams import stream as streams_module
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.close_codes import comes_back
 from vedette.testing import ManualClock
 
 UPGRADE = (

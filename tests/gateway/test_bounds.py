@@ -15,10 +15,13 @@ import pytest
 from benchmarks.gateway.swarm import masked
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Client, Wire
-from vedette.console import timely
-from vedette.gateway import link, links, requests, switchboard
+from vedette.console import http_server as timely
+from vedette.gateway.broker import ports as links
+from vedette.gateway.broker import requests
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.link import decode_batch, encode_frames
+from vedette.gateway.server import router as switchboard
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import decode_batch, encode_frames
 
 MOST = 20_000
 ONTOLOGY = "node Doc { n: Int = 0, text: String }"
@@ -180,7 +183,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
         raise RuntimeError("secret internals")
 
     with monkeypatch.context() as patch:
-        patch.setattr("vedette.gateway.streams.Stream.tail", explode)
+        patch.setattr("vedette.gateway.streams.stream.Stream.tail", explode)
         client.execute("SPAWN d: Doc { text = $t }", t="x")
         (ended,) = [m for m in client.all() if m["type"] == "status"]
     assert (ended["payload"]["status"], ended["payload"]["reason"]) == ("ended", "internal")
@@ -193,7 +196,7 @@ def test_a_stream_that_cannot_go_on_is_ended_and_not_silent(
 
 
 def test_a_batch_of_much_is_told_in_parts(wire: Wire, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.broker.RELEASE_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.broker.broker.RELEASE_BYTES", 4_000)
     client = writer(wire, 3_000)
     spread: list[int] = []
     said = switchboard.Switchboard.said

@@ -16,11 +16,11 @@ from tests.gateway.breaking import BreakingLine
 from tests.gateway.serving import Serving
 from vedette.change import Event
 from vedette.client.blocking import connect_sync
-from vedette.client.remote import connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import connect
+from vedette.client.watch import RemoteWatch
 from vedette.errors import AnalysisError, ConstraintViolation, FilterError, GatewayError, TransactionError
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.window import WindowBounds
+from vedette.gateway.streams.replay_window import WindowBounds
 
 ONTOLOGY = "node Task { n: Int = 0, at: Timestamp?, span: Duration? }"
 WATCH = "WATCH t: Task WHERE t.n > 0 RETURN t.n"

@@ -17,8 +17,8 @@ from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from tests.gateway.test_collections import Shop, run, take, told
 from vedette.change import Event
-from vedette.client.remote import RemoteSession, connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import RemoteSession, connect
+from vedette.client.watch import RemoteWatch
 from vedette.errors import SubscriptionError, WatchError
 
 NODES = """

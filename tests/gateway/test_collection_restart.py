@@ -13,8 +13,8 @@ from tests.gateway.breaking import BreakingLine
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from tests.gateway.test_collections import Follower, Shop, run, take, told
-from vedette.client.remote import connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import connect
+from vedette.client.watch import RemoteWatch
 
 NUMBERS = "WATCH o: shop::orders WHERE o.n >= 5 RETURN o.id, o.n"
 CAUSAL = "WATCH o: shop::orders WHERE o.n >= 5 [ordering: causal] RETURN o.id, o.n"

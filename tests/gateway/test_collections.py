@@ -20,19 +20,19 @@ from tests.gateway.breaking import BreakingLine
 from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from vedette.change import Event
-from vedette.client.entrance import send_message
-from vedette.client.remote import connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.connection import send_message
+from vedette.client.session import connect
+from vedette.client.watch import RemoteWatch
 from vedette.console.metrics import metrics_text, service_figures
 from vedette.errors import FilterError, SourceError, SubscriptionError, WatchError
-from vedette.gateway import collection_registrar
-from vedette.pipeline import ingest_link
-from vedette.pipeline.ingest_frames import PartitionStatus, Status, WindowTold
+from vedette.gateway.collections import registry_thread as collection_registrar
 from vedette.sources.images import encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing.pipeline import LocalPipeline
+from vedette.transport import ingest_client as ingest_link
+from vedette.transport.ingest_messages import PartitionStatus, Status, WindowTold
 
 
 class Shop:

@@ -14,8 +14,8 @@ from tests.gateway.wire import Client, Wire
 from vedette.change import Event
 from vedette.client.blocking import connect_sync
 from vedette.client.jobs import RemoteJobs
-from vedette.client.remote import connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import connect
+from vedette.client.watch import RemoteWatch
 from vedette.errors import WatchError
 
 ONTOLOGY = "node Job { n: Int = 0 }"
@@ -332,7 +332,7 @@ def test_members_of_a_group_get_their_share_whatever_their_credit(wire: Wire, wr
 
 
 def test_a_pull_of_work_is_bounded_in_bytes(wire: Wire, writer: Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("vedette.gateway.streams.CREDIT_BYTES", 4_000)
+    monkeypatch.setattr("vedette.gateway.streams.stream.CREDIT_BYTES", 4_000)
     writer.define("node Big { text: String }")
     client = wire.client()
     client.send("subscribe", {"watch": "WATCH b: Big [mode: consume] RETURN b", "prefetch": 0}, id="jobs")

@@ -26,25 +26,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.wire import Client, Wire
-from vedette.client.chain import Chain, Link
+from vedette.client.sequence import Chain, Link
 from vedette.clock import SystemClock
-from vedette.gateway.collection_desk import CollectionDesk
-from vedette.gateway.collection_registrar import LEASE_SECONDS, Registrar
+from vedette.gateway.collections.broker import CollectionDesk
+from vedette.gateway.collections.registry_thread import LEASE_SECONDS, Registrar
 from vedette.pipeline import outgoing
-from vedette.pipeline.checkpoints import first_offset
-from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.checkpoint import first_offset
 from vedette.pipeline.datasource import JournalStream, Offset
-from vedette.pipeline.ingest_frames import Complete, Deliver, Frame
-from vedette.pipeline.ingest_link import IngestLink
-from vedette.pipeline.kept_open import close_kept
 from vedette.pipeline.members import give_up
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.topology import hot_path
+from vedette.pipeline.worker_cache import close_kept
 from vedette.sources.images import encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import Quotas, SubscriptionRegistry
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry
 from vedette.testing import ManualClock
+from vedette.transport.ingest_client import IngestLink
+from vedette.transport.ingest_messages import Complete, Deliver, Frame
 
 
 class Recorded(IngestLink):

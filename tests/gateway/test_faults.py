@@ -14,15 +14,15 @@ import pytest
 from tests.engine import FULL, PATIENCE, Disk, in_thread, opened_on
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Wire
-from vedette.cli.engine_process import missing
-from vedette.client.remote import connect
+from vedette.client.session import connect
 from vedette.clock import SystemClock
-from vedette.gateway import link
-from vedette.gateway.auth import OpenDoor
+from vedette.gateway.broker.ports import FrameReader, WorkerLinks, WorkerPort
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch
-from vedette.gateway.links import FrameReader, WorkerLinks, WorkerPort
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch
 from vedette.gateway.worker import GatewayWorker
+from vedette.processes.engine_server import missing
 
 ONTOLOGY = "node Task { n: Int = 0 }"
 WATCH = "WATCH t: Task RETURN t.n"

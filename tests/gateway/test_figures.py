@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Client, Wire
-from vedette.client.remote import connect
+from vedette.client.session import connect
 from vedette.clock import SystemClock
-from vedette.console import timely as timely_module
+from vedette.console import http_server as timely_module
 from vedette.console.metrics import metrics_text, service_figures
-from vedette.gateway.auth import OpenDoor
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.tally import DELAY_BOUNDS, Delays
-from vedette.gateway.window import WindowBounds
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.wire.counters import DELAY_BOUNDS, Delays
 from vedette.gateway.worker import GatewayWorker
 
 WATCH = "WATCH t: Task [initial: none] RETURN t.n"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.gateway.wire import Wire
 from tests.properties.test_subscription_index import DOCUMENTS, EXPRESSIONS
 from vedette.errors import FilterError
-from vedette.gateway.filter_index import FilterIndex
-from vedette.gateway.streams import FilterStream
-from vedette.language.cel import parse_cel
-from vedette.language.documents import DocumentFilter, Environment, compile_filter
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.document_filter import DocumentFilter, Environment, compile_filter
+from vedette.gateway.streams.filter_index import FilterIndex
+from vedette.gateway.streams.stream import FilterStream
 
 
 def compiled(text: str) -> DocumentFilter | None:

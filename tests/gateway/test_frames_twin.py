@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from websockets.frames import Close, Frame, Opcode
 from websockets.protocol import Protocol, Side
 
-from vedette.gateway.cork import Cork
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.parcel import Parcel
-from vedette.gateway.server import GatewayServer
-from vedette.gateway.shell import PATH, WebSocketShell
+from vedette.gateway.server.listener import GatewayServer
+from vedette.gateway.server.outbound import Parcel
+from vedette.gateway.server.websocket import PATH, WebSocketShell
+from vedette.gateway.server.write_batcher import Cork
 from vedette.testing import ManualClock
 
 HANDSHAKE = (

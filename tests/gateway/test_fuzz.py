@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.wire import Wire
-from vedette.gateway.frames import INBOUND
+from vedette.gateway.wire.messages import INBOUND
 
 words = st.sampled_from(
     [

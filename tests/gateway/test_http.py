@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.gateway.serving import Serving
-from vedette.pipeline.figures import STATUS_FILE, PartitionFigures, PipelineFigures
+from vedette.control.status import STATUS_FILE, PartitionFigures, PipelineFigures
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from tests.gateway.test_http import Events
 from tests.gateway.wire import Wire
 from vedette.clock import SystemClock
 from vedette.errors import SettingsError
-from vedette.gateway import key_set
-from vedette.gateway.auth import TokenAuthority
-from vedette.gateway.key_set import AGAIN_SECONDS, REFRESH_SECONDS, KeySet, load_from
+from vedette.gateway.server import jwk_set as key_set
+from vedette.gateway.server.auth import TokenAuthority
+from vedette.gateway.server.jwk_set import AGAIN_SECONDS, REFRESH_SECONDS, KeySet, load_from
 from vedette.gateway.service import keep_keys_fresh
 from vedette.testing import ManualClock
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.gateway.wire import Client, Wire
-from vedette.gateway.crc32c import crc32c
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.window import WindowBounds
+from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.wire.crc32c import crc32c
 
 ONTOLOGY = 'node Task { title: String [required], status: String = "todo", n: Int = 0 } node Other { n: Int }'
 WATCH = "WATCH t: Task WHERE t.n > $low RETURN t.title, t.n"

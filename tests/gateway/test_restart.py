@@ -14,10 +14,10 @@ import pytest
 
 from tests.gateway.serving import Serving
 from tests.gateway.wire import Client, Wire
-from vedette.client.chain import Chain, Link
-from vedette.client.remote import connect
-from vedette.engine.home import open_vedette
-from vedette.gateway.window_file import FILE
+from vedette.client.sequence import Chain, Link
+from vedette.client.session import connect
+from vedette.engine.data_directory import open_vedette
+from vedette.gateway.broker.window_file import FILE
 from vedette.testing import ManualClock
 
 ONTOLOGY = "node Task { n: Int = 0 }"

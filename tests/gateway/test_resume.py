@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.wire import SECRET, Client, Wire
-from vedette.gateway.auth import AuthError, Grant
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.tokens import ResumeToken, TokenSeal
-from vedette.gateway.window import WindowBounds
+from vedette.gateway.server.auth import AuthError, Grant
+from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.wire.resume_token import ResumeToken, TokenSeal
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
 WATCH = {"watch": "WATCH t: Task WHERE t.n > 0 RETURN t.n"}

@@ -30,8 +30,8 @@ from tests.gateway.serving import Serving
 from tests.gateway.signing import KEYS, token
 from vedette.client.blocking import connect_sync
 from vedette.errors import GatewayError, SettingsError
-from vedette.gateway.exposure import check_exposure, origin_allowed
 from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server.access import check_exposure, origin_allowed
 
 ONTOLOGY = "node Task { n: Int = 0 } node Person { name: String }"
 

@@ -16,8 +16,8 @@ import pytest
 from tests.gateway.story_host import GatewayHost
 from tests.stories.catalogue import marked, stories_of
 from vedette.testing.stories import Story, tell
-from vedette.testing.stories.format import Say
-from vedette.testing.stories.watch_steps import Attach, Limit, React, Told, named_watch
+from vedette.testing.stories.parser import Say
+from vedette.testing.stories.steps import Attach, Limit, React, Told, named_watch
 
 FOLDER = Path(__file__).parents[1] / "stories"
 STORIES = [*stories_of(FOLDER / "watch"), *stories_of(FOLDER / "consume")]

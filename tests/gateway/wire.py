@@ -7,16 +7,16 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from vedette.engine.home import Vedette, open_vedette
-from vedette.gateway import window_file
-from vedette.gateway.auth import Authority, OpenDoor
-from vedette.gateway.broker import Broker
+from vedette.engine.data_directory import Vedette, open_vedette
+from vedette.gateway.broker import window_file
+from vedette.gateway.broker.broker import Broker
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.link import decode_batch, encode_batch
-from vedette.gateway.parcel import Bundle, Parcel
-from vedette.gateway.protocol import Connection
-from vedette.gateway.switchboard import Switchboard
-from vedette.gateway.tokens import TokenSeal
+from vedette.gateway.server.auth import Authority, OpenDoor
+from vedette.gateway.server.connection import Connection
+from vedette.gateway.server.outbound import Bundle, Parcel
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.wire.broker_link import decode_batch, encode_batch
+from vedette.gateway.wire.resume_token import TokenSeal
 from vedette.testing import ManualClock
 
 SECRET = b"0123456789abcdef0123456789abcdef"

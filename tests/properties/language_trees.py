@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from vedette.language import declarations as d
-from vedette.language import statements as s
-from vedette.language import syntax as x
-from vedette.language.words import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.syntax import declarations as d
+from vedette.language.syntax import expressions as x
+from vedette.language.syntax import statements as s
+from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
 from vedette.values import INT_MAX, INT_MIN, duration_from_ms, timestamp_from_ms, timestamp_to_ms
 
 __all__ = ["declarations", "expressions", "options", "statements"]

@@ -1,6 +1,6 @@
 """Policies over documents by definition: what docs/reference/language/policy.md says, one document at a time.
 
-Nothing here shares code with `vedette.subscriptions.sight` but the parser.
+Nothing here shares code with `vedette.subscriptions.policy_view` but the parser.
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ from typing import Any
 from hypothesis import strategies as st
 
 from vedette.language.parser import parse_expression
-from vedette.language.syntax import Attribute, Binary, Expression, ListLiteral, Literal, Unary, Variable
-from vedette.policy.collections import SightRule
+from vedette.language.syntax.expressions import (
+    Attribute,
+    Binary,
+    Expression,
+    ListLiteral,
+    Literal,
+    Unary,
+    Variable,
+)
+from vedette.policy.collection_policies import SightRule
 
 __all__ = ["NAMES", "RULES", "seen", "truths"]
 

@@ -16,14 +16,14 @@ from tests.properties.query_model import ConstraintModel, matches, value_of
 from tests.properties.random_graphs import random_graph
 from tests.properties.random_queries import random_constraint
 from tests.properties.random_writes import random_write
-from vedette.engine.state import GraphState
-from vedette.language.affected import AffectedMatches
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context
-from vedette.language.declarations import ConstraintDeclaration
+from vedette.engine.state.graph_state import GraphState
+from vedette.language.compile.affected_matches import AffectedMatches
+from vedette.language.compile.execution_context import Context
+from vedette.language.compile.patterns import PatternChains
 from vedette.language.parser import parse_declarations
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.scope import Frame, Place, Scope
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.syntax.declarations import ConstraintDeclaration
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(

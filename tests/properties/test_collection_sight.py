@@ -27,13 +27,13 @@ from tests.properties.test_subscription_index import (
     entry,
 )
 from vedette.errors import FilterError, SubscriptionError
-from vedette.language.documents import Environment, compile_filter
-from vedette.policy.collections import SightRule
-from vedette.subscriptions.forms import Form, expression_of, shape_of, sight_of, watch_of
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, match_segments, scan, shown
-from vedette.subscriptions.segment import Segment, write_segment
-from vedette.subscriptions.sight import ACCEPTED
+from vedette.filters.document_filter import Environment, compile_filter
+from vedette.policy.collection_policies import SightRule
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, match_segments, scan, shown
+from vedette.subscriptions.index.segment import Segment, write_segment
+from vedette.subscriptions.policy_view import ACCEPTED
+from vedette.subscriptions.spec import Form, expression_of, shape_of, sight_of, watch_of
 from vedette.watch.delta import same
 
 Rules = tuple[SightRule, ...]

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import vedette
-from vedette.language.documents import Environment, compile_filter
-from vedette.subscriptions.watch_form import WatchForm, read_watch
-from vedette.subscriptions.windowing import WindowChange, WindowedWatch, WindowEvent, windows_due
+from vedette.filters.document_filter import Environment, compile_filter
+from vedette.subscriptions.collection_watch import WatchForm, read_watch
+from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent, windows_due
 from vedette.testing import ManualClock
 from vedette.values import timestamp_from_ms, timestamp_to_ms
 

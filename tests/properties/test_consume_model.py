@@ -24,8 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import vedette
 from tests.properties.consume_model import Claim, Consumer, Found, Model, Pattern, Pool, Want
-from vedette.engine.home import Vedette
-from vedette.engine.watch_handle import WatchHandle
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import vedette
 from vedette.errors import FolderError
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 

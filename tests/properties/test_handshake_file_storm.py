@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from vedette.clock import SystemClock
+from vedette.sources.files.file_stamp import ChangeKind, FileChange
+from vedette.sources.files.file_state import SeenFiles
 from vedette.sources.files.folder import Folder, Look
-from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import ChangeKind, FileChange
 
 NAMES = st.sampled_from(["a", "b", "a/c", "a/d", "a/e/f", "b/g", "h/i/j"])
 TEXTS = st.sampled_from(["", "one", "two", "longer text"])

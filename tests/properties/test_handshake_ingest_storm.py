@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.properties.test_handshake_file_storm import FileStorm
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.exclusions import excluding
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.drain import TaskDrain
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.feed import FolderFeed
-from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.folders.intake import FolderFeed
+from vedette.search.folders.worker import TaskDrain
+from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
 from vedette.sources.files.folder import Look
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.handshake.circuit import CircuitState
-from vedette.handshake.configs import CircuitConfig, CoordinatorConfig, DegradationConfig, HealthConfig
-from vedette.handshake.coordinator import Capacity, Refusal, released, requested, withdrawn
+from vedette.handshake.capacity import Capacity, Refusal, released, requested, withdrawn
+from vedette.handshake.circuit_breaker import CircuitState
+from vedette.handshake.config import CircuitConfig, CoordinatorConfig, DegradationConfig, HealthConfig
 from vedette.handshake.degradation import (
     Degradation,
     DegradationLevel,

@@ -20,8 +20,6 @@ from tests.unit.language.corpus import (
 )
 from tests.unit.language.ebnf import read_page
 from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
-from vedette.language.lexer import tokenize
-from vedette.language.lifting import lift
 from vedette.language.parser import (
     parse_declarations,
     parse_expression,
@@ -30,6 +28,8 @@ from vedette.language.parser import (
     parse_statement,
     parse_watch_options,
 )
+from vedette.language.parser.lexer import tokenize
+from vedette.language.parser.template import lift
 
 READERS: tuple[Callable[[str], object], ...] = (
     parse_script,

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.properties.language_trees import floats, integers, statements, texts
 from tests.unit.language.corpus import accepted_scripts
 from vedette.errors import VedetteError
-from vedette.language.lexer import tokenize
-from vedette.language.lifting import Lifted, lift
 from vedette.language.parser import parse_lifted, parse_script
+from vedette.language.parser.lexer import tokenize
+from vedette.language.parser.template import Lifted, lift
 from vedette.language.printer import print_statement
 from vedette.language.printer.expressions import print_value
-from vedette.language.syntax import Literal
+from vedette.language.syntax.expressions import Literal
 from vedette.values import Value, duration_from_ms, timestamp_from_ms
 
 OTHERS = {

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import vedette
 from tests.conftest import SOAK
 from tests.properties.watch_fold import Fold
-from vedette.engine.home import Vedette
-from vedette.engine.layer0 import LayerEyes, LayerZero
-from vedette.engine.session import Session
-from vedette.engine.watch_handle import WatchHandle
+from vedette.engine.data_directory import Vedette
+from vedette.engine.layer0.view import LayerEyes, LayerZero
+from vedette.engine.session.session import Session
+from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 
 EXAMPLES = 5_000 if SOAK else 40

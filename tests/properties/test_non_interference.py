@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import vedette
 from tests.conftest import SOAK
 from vedette.change import Event
-from vedette.engine.result import Result
-from vedette.engine.watch_handle import WatchHandle
+from vedette.engine.context.result import Result
+from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 

@@ -15,12 +15,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.language.documents import Environment, compile_filter
-from vedette.subscriptions.forms import Form, expression_of, take_apart
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.matching import ENTER, LEAVE, match_segments, scan
-from vedette.subscriptions.segment import Entry, Segment, write_segment
-from vedette.subscriptions.shapes import bind, lift
+from vedette.filters.document_filter import Environment, compile_filter
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import ENTER, LEAVE, match_segments, scan
+from vedette.subscriptions.index.segment import Entry, Segment, write_segment
+from vedette.subscriptions.shape import bind, lift
+from vedette.subscriptions.spec import Form, expression_of, take_apart
 
 NONE = np.empty(0, np.int64)
 NAMES = st.sampled_from(["a", "b", "c"])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import vedette
 from vedette.errors import SubscriptionError
-from vedette.language.documents import Environment, compile_filter
-from vedette.subscriptions.watch_form import read_watch
+from vedette.filters.document_filter import Environment, compile_filter
+from vedette.subscriptions.collection_watch import read_watch
 
 TYPE = "node N { a: Int?, b: Float?, c: String?, d: Bool?, e: Int? }"
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -20,7 +20,7 @@ from tests.conftest import SOAK
 from tests.properties.watch_fold import frozen
 from tests.properties.window_model import AGGREGATES, History, Snapshot, WindowSpec, told_by
 from vedette.change import Event
-from vedette.engine.session import Session
+from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.sources.images import decode_image, encode_image
-from vedette.subscriptions import windowing
-from vedette.subscriptions.watch_form import read_watch
-from vedette.subscriptions.windowing import WindowChange, WindowedWatch, WindowEvent
+from vedette.subscriptions.collection_watch import read_watch
+from vedette.subscriptions.windows import windowed_watch as windowing
+from vedette.subscriptions.windows.windowed_watch import WindowChange, WindowedWatch, WindowEvent
 from vedette.values import timestamp_to_ms
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

@@ -15,8 +15,8 @@ from tests.properties.watch_fold import Fold
 from tests.properties.watch_patterns import Hole, Reference
 from tests.properties.watch_queries import Query
 from vedette.change import Event
-from vedette.engine.session import Session
-from vedette.engine.turn import Turn
+from vedette.engine.commit.lock import Turn
+from vedette.engine.session.session import Session
 from vedette.errors import PolicyError, VedetteError
 
 __all__ = ["Follower", "Oracle", "shortest"]

@@ -15,7 +15,7 @@ __all__ = ["RULES", "Rule"]
 
 Rule = Callable[[Module], Iterator[str]]
 
-CORE_PACKAGES = {"consume", "graph", "handshake", "language", "policy", "watch"}
+CORE_PACKAGES = {"filters", "graph", "handshake", "language", "policy", "queue", "watch"}
 CORE_SHELLS = ("handshake/tables/",)
 """Folders of a core package that are the shell around it: the handshake's tables apply its machines to rows."""
 

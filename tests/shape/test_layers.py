@@ -33,8 +33,8 @@ def test_layers_are_kept() -> None:
     ("importer", "imported"),
     [
         ("language", "engine"),
-        ("watch", "consume"),
-        ("consume", "policy"),
+        ("watch", "queue"),
+        ("queue", "policy"),
         ("storage", "watch"),
         ("errors", "language"),
         ("engine", "testing"),

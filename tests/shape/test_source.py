@@ -18,11 +18,11 @@ def test_source_keeps(rule: Rule) -> None:
 # (rule, path below src/vedette, text): one finding each
 BROKEN = [
     (rules.pyspark_stays_in_pipeline, "sources/files.py", "from pyspark.sql import functions"),
-    (rules.pyspark_stays_in_pipeline, "engine/session.py", "def late():\n    import pyspark"),
+    (rules.pyspark_stays_in_pipeline, "engine/session/session.py", "def late():\n    import pyspark"),
     (rules.cores_do_no_io, "watch/matcher.py", "import asyncio"),
     (rules.cores_do_no_io, "graph/store/pages.py", "from sqlite3 import connect"),
     (rules.cores_do_no_io, "language/parser.py", "def load(path):\n    return open(path)"),
-    (rules.cores_do_no_io, "consume/leases.py", "async def renew(): ..."),
+    (rules.cores_do_no_io, "queue/leases.py", "async def renew(): ..."),
     (rules.time_and_chance_are_parameters, "engine/commit.py", "import time\nstart = time.monotonic()"),
     (rules.time_and_chance_are_parameters, "engine/commit.py", "from time import time\nstart = time()"),
     (rules.time_and_chance_are_parameters, "values.py", "import datetime as dt\nx = dt.datetime.now(dt.UTC)"),
@@ -35,8 +35,8 @@ BROKEN = [
     (rules.names_say_something, "graph/helpers/__init__.py", ""),
     (rules.names_say_something, "graph/locks.py", "class LockManager: ..."),
     (rules.public_names_are_no_toys, "storage/mock_store.py", ""),
-    (rules.public_names_are_no_toys, "engine/session.py", "class BasicSession: ..."),
-    (rules.public_names_are_no_toys, "engine/session.py", "def simple_open(): ..."),
+    (rules.public_names_are_no_toys, "engine/session/session.py", "class BasicSession: ..."),
+    (rules.public_names_are_no_toys, "engine/session/session.py", "def simple_open(): ..."),
     (rules.public_modules_list_their_names, "graph/__init__.py", ""),
     (rules.public_modules_list_their_names, "graph/ids.py", "def fresh(): ...\nfresh.__all__ = []"),
     (rules.packages_import_packages_not_the_root, "graph/ids.py", "import vedette"),
@@ -46,9 +46,9 @@ BROKEN = [
 # (rule, path, text): no finding
 SOUND = [
     (rules.pyspark_stays_in_pipeline, "pipeline/match.py", "import pyspark"),
-    (rules.cores_do_no_io, "engine/session.py", "import asyncio, threading\nfile = open('x')"),
+    (rules.cores_do_no_io, "engine/session/session.py", "import asyncio, threading\nfile = open('x')"),
     (rules.cores_do_no_io, "watch/buffers.py", "class Gate:\n    def open(self): return self.state.open"),
-    (rules.cores_do_no_io, "handshake/tables/system.py", "import sqlite3"),
+    (rules.cores_do_no_io, "handshake/tables/system_state.py", "import sqlite3"),
     (rules.time_and_chance_are_parameters, "clock.py", "import time\nnow = time.time()"),
     (rules.time_and_chance_are_parameters, "engine/commit.py", "def due(clock): return clock.monotonic()"),
     (
@@ -58,7 +58,7 @@ SOUND = [
     ),
     (rules.modules_are_small, "graph/all.py", "x = 1\n" * 700),
     (rules.names_say_something, "graph/elements.py", "class Handle: ..."),
-    (rules.public_names_are_no_toys, "engine/session.py", "def simplify(): ...\ndef _mock(): ..."),
+    (rules.public_names_are_no_toys, "engine/session/session.py", "def simplify(): ...\ndef _mock(): ..."),
     (rules.public_modules_list_their_names, "graph/__init__.py", "__all__: list[str] = []"),
     (rules.public_modules_list_their_names, "__main__.py", "main()"),
     (rules.packages_import_packages_not_the_root, "graph/ids.py", "from vedette.values import Value"),

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.task import PipelineContext
 from vedette.sources.images import encode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
 
 HERE = Path(__file__).parent
 

@@ -14,11 +14,18 @@ from vedette.change import Event
 from vedette.errors import VedetteError
 from vedette.language.parser import parse_statement
 from vedette.language.printer import print_statement
-from vedette.language.statements import OptionValue, Return, Watch, WatchOption
-from vedette.language.syntax import Literal, NamedType, NodePattern, OrderTerm, Projection, UnionType
+from vedette.language.syntax.expressions import (
+    Literal,
+    NamedType,
+    NodePattern,
+    OrderTerm,
+    Projection,
+    UnionType,
+)
+from vedette.language.syntax.statements import OptionValue, Return, Watch, WatchOption
 from vedette.testing.stories import EmbeddedHost, Story
 from vedette.testing.stories.host import HostSession, HostWatch
-from vedette.testing.stories.telling import StoryFailed, tell
+from vedette.testing.stories.runner import StoryFailed, tell
 
 __all__ = ["AskedWatch", "Recorded", "RecordingHost", "record"]
 

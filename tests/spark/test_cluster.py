@@ -23,9 +23,9 @@ from vedette.pipeline.session import JAVA_OPTIONS
 DRIVER = """
 import sys
 from pathlib import Path
-from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.session import JAVA_OPTIONS, open_session
-from vedette.pipeline.stream import start_stream
+from vedette.pipeline.queries.changes import start_stream
 
 master, home = sys.argv[1], Path(sys.argv[2])
 context = PipelineContext(

@@ -12,13 +12,19 @@ import pytest
 from tests.qdrant_server import qdrant_server
 from tests.unit.ingest.pdf_file import pdf_of
 from vedette.clock import SystemClock
-from vedette.ingest.chunking import ChunkingConfig
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
-from vedette.ingest.preparation import FileToRead, PreparedFile, Without
-from vedette.ingest.qdrant import QdrantVectors
-from vedette.ingest.vectors import VectorStore
-from vedette.pipeline.file_batches import BulkConfig, Recipe, SparkDesk, SparkIngestion, SparkPreparation
+from vedette.pipeline.queries.file_batches import (
+    BulkConfig,
+    Recipe,
+    SparkDesk,
+    SparkIngestion,
+    SparkPreparation,
+)
+from vedette.search.chunking import ChunkingConfig
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.search.preparation import FileToRead, PreparedFile, Without
+from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.vectors.store import VectorStore
 from vedette.testing.vectors import MemoryVectors
 
 EMBEDDER = HashingEmbedder()

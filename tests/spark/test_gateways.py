@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.spark.conftest import Shop
 from tests.spark.processes import Picture, connected, free_port, served
-from vedette.gateway.secret import directory_secret
-from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.transport.secret import directory_secret
 
 WATCH = "WATCH o: shop::orders WHERE o.total > 100 RETURN o.id, o.total"
 

@@ -13,8 +13,8 @@ import pytest
 import vedette
 from tests.spark.conftest import Shop
 from vedette.errors import PipelineError
-from vedette.pipeline.capture import capture, masked, sampled
-from vedette.pipeline.replay import compare, replay, shadow
+from vedette.pipeline.queries.capture import capture, masked, sampled
+from vedette.pipeline.queries.replay import compare, replay, shadow
 from vedette.sources.images import decode_image, encode_image
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.pipeline.ingest_frames import DeliveredChange
 from vedette.pipeline.service import STATUS_FILE, PipelineService
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
+from vedette.transport.ingest_messages import DeliveredChange
 
 
 class FullOnce:

@@ -17,16 +17,16 @@ from tests.spark.story_log import AskedWatch, Recorded, record
 from tests.stories.test_watch_stories import STORIES
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, SubscriptionError
-from vedette.pipeline.ingest_desk import IngestDesk, Told
-from vedette.pipeline.ingest_frames import Deliver, DeliveredChange
-from vedette.pipeline.stream import start_stream, stop_stream
-from vedette.sources.graph_log import GraphLogReader
+from vedette.pipeline.queries.changes import start_stream, stop_stream
+from vedette.sources.graph.reader import GraphLogReader
 from vedette.sources.images import decode_image
 from vedette.sources.records import Source
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.registry import SubscriptionRequest
-from vedette.subscriptions.watch_form import WatchForm, read_watch
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.collection_watch import WatchForm, read_watch
+from vedette.subscriptions.registry.registry import SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
+from vedette.transport.ingest_messages import Deliver, DeliveredChange
+from vedette.transport.receiver import IngestDesk, Told
 from vedette.watch.delta import frozen
 
 MEMORY = next((path for path in ("/dev/shm",) if Path(path).is_dir()), None)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.conftest import Shop
-from vedette.pipeline.checkpoints import committed_offset
+from vedette.pipeline.checkpoint import committed_offset
 from vedette.pipeline.java_classes import CHECKPOINT_CLASS, JavaClasses
-from vedette.pipeline.stream import start_stream, stop_stream
+from vedette.pipeline.queries.changes import start_stream, stop_stream
 
 
 def told(shop: Shop) -> list[tuple[str, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:

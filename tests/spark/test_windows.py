@@ -9,14 +9,14 @@ from typing import Any
 
 from tests.spark.conftest import Shop
 from vedette.clock import SystemClock
-from vedette.pipeline.ingest_desk import IngestDesk
-from vedette.pipeline.ingest_frames import Deliver, WindowTold
-from vedette.pipeline.stream import stop_stream
-from vedette.pipeline.windows import start_windows
-from vedette.policy.collections import SightRule
+from vedette.pipeline.queries.changes import stop_stream
+from vedette.pipeline.queries.windows import start_windows
+from vedette.policy.collection_policies import SightRule
 from vedette.sources.images import decode_image
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.registry import SubscriptionRequest
+from vedette.subscriptions.registry.registry import SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.transport.ingest_messages import Deliver, WindowTold
+from vedette.transport.receiver import IngestDesk
 
 LISTED = "WATCH o: shop::orders WHERE o.total > 0 [window: tumbling(500ms), initial: none] RETURN o.n"
 COUNTED = (

@@ -9,12 +9,12 @@ import pytest
 
 import vedette
 from tests.stories.catalogue import check_rules, check_titles, marked, stories_of
-from vedette.language.statements import Watch
-from vedette.language.syntax import Attribute, Exists, NodePattern, PatternAggregate
-from vedette.language.tree import walk
+from vedette.language.syntax.expressions import Attribute, Exists, NodePattern, PatternAggregate
+from vedette.language.syntax.statements import Watch
+from vedette.language.syntax.visit import walk
 from vedette.testing.stories import EmbeddedHost, Story, tell
-from vedette.testing.stories.format import Say, Step
-from vedette.testing.stories.watch_steps import React
+from vedette.testing.stories.parser import Say, Step
+from vedette.testing.stories.steps import React
 
 FOLDER = Path(__file__).parent / "watch"
 STORIES = stories_of(FOLDER)

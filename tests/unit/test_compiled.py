@@ -38,26 +38,28 @@ def origin_of(module: str, copy: Path, **environment: str) -> Path:
 
 
 def test_what_fits_is_loaded(copy: Path) -> None:
-    for module in ("vedette.watch.hub", "vedette.engine.state"):
+    for module in ("vedette.watch.evaluation.effects", "vedette.engine.state.graph_state"):
         assert origin_of(module, copy).parent == copy / "_compiled"
-    assert origin_of("vedette.language.compile_steps", copy).suffix == ".py"
+    assert origin_of("vedette.language.compile.patterns", copy).suffix == ".py"
 
 
-@pytest.mark.parametrize("edited", ["watch/hub.py", "language/compile_steps.py", "errors.py"])
+@pytest.mark.parametrize(
+    "edited", ["watch/evaluation/effects.py", "language/compile/patterns.py", "errors.py"]
+)
 def test_after_an_edit_the_sources_count(copy: Path, edited: str) -> None:
     with (copy / edited).open("a") as file:
         file.write("\n# edited\n")
-    assert origin_of("vedette.watch.hub", copy) == copy / "watch" / "hub.py"
+    assert origin_of("vedette.watch.evaluation.effects", copy) == copy / "watch" / "hub.py"
 
 
 def test_what_the_compiler_does_not_read_may_change(copy: Path) -> None:
     with (copy / "cli" / "__init__.py").open("a") as file:
         file.write("\n# edited\n")
-    assert origin_of("vedette.watch.hub", copy).suffix == ".so"
+    assert origin_of("vedette.watch.evaluation.effects", copy).suffix == ".so"
 
 
 def test_it_can_be_turned_off(copy: Path) -> None:
-    assert origin_of("vedette.watch.hub", copy, VEDETTE_COMPILED="0").suffix == ".py"
+    assert origin_of("vedette.watch.evaluation.effects", copy, VEDETTE_COMPILED="0").suffix == ".py"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_it_can_be_turned_off(copy: Path) -> None:
 def test_a_manifest_that_cannot_be_read_means_plain(copy: Path, text: str | None) -> None:
     manifest = copy / "_compiled" / "manifest.json"
     manifest.unlink() if text is None else manifest.write_text(text)
-    assert origin_of("vedette.watch.hub", copy).suffix == ".py"
+    assert origin_of("vedette.watch.evaluation.effects", copy).suffix == ".py"
 
 
 def test_every_module_named_is_there() -> None:

@@ -5,7 +5,7 @@ from inspect import isgenerator
 import pytest
 
 from vedette.compiled import MODULES
-from vedette.fairness import in_turns
+from vedette.gil import in_turns
 
 
 @pytest.mark.parametrize("length", [0, 1, 999, 1_000, 5_000])
@@ -17,7 +17,7 @@ def test_the_items_are_what_they_were(length: int) -> None:
 def test_a_long_list_goes_through_python() -> None:
     """A generator of a module that is never compiled: Python looks for other threads whenever it goes on."""
     assert isgenerator(in_turns([None] * 100_000))
-    assert "vedette.fairness" not in MODULES
+    assert "vedette.gil" not in MODULES
 
 
 def test_a_short_one_costs_nothing() -> None:

@@ -14,7 +14,7 @@ def main() -> None:
 
         print(version_text())
         return
-    from vedette.cli.app import app
+    from vedette.cli.vedette import app
 
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

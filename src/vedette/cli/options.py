@@ -9,7 +9,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from vedette.cli.failure import CommandFailed
+from vedette.cli.errors import CommandFailed
 
 __all__ = [
     "DEFAULT_DATA",

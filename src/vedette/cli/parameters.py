@@ -10,7 +10,7 @@ import typer
 
 from vedette.errors import VedetteError
 from vedette.language.parser import parse_expression
-from vedette.language.syntax import Expression, ListLiteral, Literal, Unary
+from vedette.language.syntax.expressions import Expression, ListLiteral, Literal, Unary
 
 __all__ = ["read_parameters", "read_value"]
 

@@ -1,18 +1,77 @@
-"""How our programs are called from where the user is: what a hint says must work as it stands."""
+"""What the programs `vedette` and `wqm` have in common: how they fail, how they show help, and `--version`."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-from pathlib import Path
+from typing import Annotated, Any
 
-__all__ = ["as_typed"]
+import typer
+from typer.core import TyperGroup
+
+from vedette.cli.errors import CommandFailed, error_text, traceback_wanted, unexpected_text
+from vedette.cli.version import version_text
+from vedette.errors import VedetteError
+
+__all__ = ["new_program"]
+
+FAILED = 1
+"""The exit code of a command that went wrong; 2 is a mistake in the command line itself, 130 an interruption."""
 
 
-def as_typed(program: str, interpreter: str = sys.executable) -> str:
-    """By its name where that is enough; else by its place beside the interpreter, from here when it is below."""
-    beside = Path(interpreter).with_name(program)
-    if shutil.which(program) is not None or not beside.is_file():
-        return program
-    here = Path.cwd()
-    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+class KindGroup(TyperGroup):
+    """Shows errors as sentences, never as tracebacks, unless VEDETTE_TRACEBACK is set."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            if _is_typers_own(error) or traceback_wanted():
+                raise
+            _show(error)
+            raise typer.Exit(FAILED) from error
+
+
+def _is_typers_own(error: Exception) -> bool:
+    """How typer ends a command: wrong options and exits have an exit code; a closed pipe it knows too."""
+    return hasattr(error, "exit_code") or isinstance(error, typer.Abort | BrokenPipeError)
+
+
+def _show(error: Exception) -> None:
+    from vedette.cli.output.display import console_for
+
+    console = console_for(error=True)
+    if isinstance(error, CommandFailed):
+        console.print(str(error), style="red", soft_wrap=True)
+    else:
+        text = error_text(error) if isinstance(error, VedetteError) else unexpected_text(error)
+        console.print(text, soft_wrap=True)
+
+
+def new_program(name: str, *, help: str, epilog: str) -> typer.Typer:
+    """A program without commands yet."""
+    program = typer.Typer(
+        name=name,
+        cls=KindGroup,
+        help=help,
+        epilog=epilog,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    program.callback()(_program)
+    return program
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(version_text())
+        raise typer.Exit
+
+
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass

@@ -13,13 +13,13 @@ from threading import Thread
 from typing import Any, Self, TypeVar
 
 from vedette.change import Event
-from vedette.client.entrance import Token
+from vedette.client.connection import Token
 from vedette.client.job import DeliveredJob
 from vedette.client.jobs import RemoteJobs
-from vedette.client.remote import RemoteSession, connect
-from vedette.client.remote_watch import RemoteWatch
+from vedette.client.session import RemoteSession, connect
+from vedette.client.watch import RemoteWatch
 from vedette.client.wire_errors import session_closed
-from vedette.engine.result import Result
+from vedette.engine.context.result import Result
 from vedette.errors import VedetteError
 
 __all__ = ["BlockingJob", "BlockingSession", "BlockingWatch", "connect_sync"]

@@ -15,7 +15,7 @@ from vedette.client.job import DeliveredJob
 from vedette.errors import VedetteError
 
 if TYPE_CHECKING:
-    from vedette.client.remote_watch import RemoteWatch
+    from vedette.client.watch import RemoteWatch
 
 __all__ = ["RemoteJob", "RemoteJobs"]
 

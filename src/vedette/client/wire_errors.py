@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from vedette.consume.notice import Withdrawal
 from vedette.errors import CODES, GatewayError, TransactionError, VedetteError
+from vedette.queue.notice import Withdrawal
 
 __all__ = ["error_from_wire", "record_from_wire", "session_closed"]
 

@@ -12,8 +12,8 @@ from prometheus_client.core import (
     Metric,
 )
 
-from vedette.gateway.link import Figures
-from vedette.gateway.tally import DELAY_BOUNDS, Delays
+from vedette.gateway.wire.broker_link import Figures
+from vedette.gateway.wire.counters import DELAY_BOUNDS, Delays
 
 __all__ = ["gateway_metrics"]
 

@@ -8,12 +8,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from vedette.console.gateway_metrics import gateway_metrics
-from vedette.gateway import link
-from vedette.gateway.collection_desk import CollectionDesk
-from vedette.gateway.desk import Desk
-from vedette.gateway.engine_thread import EngineThread
+from vedette.control.status import pipeline_metrics, read_figures
+from vedette.gateway.broker.engine_thread import EngineThread
+from vedette.gateway.collections.broker import CollectionDesk
 from vedette.gateway.service import GatewayService
-from vedette.pipeline.figures import pipeline_metrics, read_figures
+from vedette.gateway.streams.tenant import Desk
+from vedette.gateway.wire import broker_link as link
 
 __all__ = ["Figures", "metrics_text", "service_figures"]
 

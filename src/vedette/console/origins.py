@@ -13,7 +13,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from vedette.gateway.exposure import is_loopback, origin_allowed
+from vedette.gateway.server.access import is_loopback, origin_allowed
 
 __all__ = ["KnownOrigins"]
 

@@ -15,30 +15,30 @@ from msgspec import MsgspecError
 from vedette.change import Event
 from vedette.clock import Clock
 from vedette.element import Element
-from vedette.engine.async_session import AsyncSession, DurableWaiters
-from vedette.engine.codec import ElementCodec
-from vedette.engine.evolution import grown_elements
-from vedette.engine.history import History
-from vedette.engine.journal import RIGHTS_KEY, TICK_KEY, Rights, encode_commits
-from vedette.engine.layer0 import LayerZero
-from vedette.engine.prepare import StatementCache
+from vedette.engine.commit.encode import RIGHTS_KEY, TICK_KEY, Rights, encode_commits
+from vedette.engine.commit.history import History
+from vedette.engine.commit.lock import Turn
+from vedette.engine.context.prepared import StatementCache
+from vedette.engine.layer0.view import LayerZero
+from vedette.engine.maintenance import Upkeep
 from vedette.engine.reactor import Reactor
-from vedette.engine.session import Session
-from vedette.engine.state import Commit, GraphState
-from vedette.engine.turn import Turn
-from vedette.engine.upkeep import Upkeep
-from vedette.engine.watching import Watching
+from vedette.engine.session.async_session import AsyncSession, DurableWaiters
+from vedette.engine.session.session import Session
+from vedette.engine.state.definition import grown_elements
+from vedette.engine.state.graph_state import Commit, GraphState
+from vedette.engine.watch_service.service import Watching
 from vedette.errors import ConstraintViolation, StoreError, VedetteError, WatchError
 from vedette.graph.graph import Graph
-from vedette.language.context import Context
-from vedette.language.layer0 import layer0_schema
-from vedette.language.limits import DEFAULT_LIMITS
+from vedette.language.compile.execution_context import Context
 from vedette.language.parser import parse_declarations
-from vedette.language.schema import Schema
-from vedette.language.schema_build import extend_schema
+from vedette.language.parser.limits import DEFAULT_LIMITS
+from vedette.language.schema.extend import extend_schema
+from vedette.language.schema.layer0 import layer0_schema
+from vedette.language.schema.model import Schema
 from vedette.settings import Settings
-from vedette.storage.facts import damaged
+from vedette.storage.element_codec import ElementCodec
 from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
+from vedette.storage.meta import damaged
 from vedette.storage.seam import Loaded, Store
 from vedette.values import timestamp_from_ms
 

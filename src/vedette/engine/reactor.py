@@ -15,15 +15,15 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from vedette.change import Event
-from vedette.engine.watch_handle import event_of
-from vedette.engine.watch_options import with_option
+from vedette.engine.session.watch_handle import event_of
+from vedette.engine.watch_service.options import with_option
 from vedette.errors import InvalidStatement, VedetteError, WatchError
-from vedette.language import statements as ast
+from vedette.language.syntax import statements as ast
 from vedette.watch.buffer import Entry
 
 if TYPE_CHECKING:
     from vedette.engine.database import Database
-    from vedette.engine.watch_handle import WatchHandle
+    from vedette.engine.session.watch_handle import WatchHandle
 
 __all__ = ["INVOCATION", "Reactor"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vedette.gateway.window import WindowBounds
-from vedette.language.filter_limits import DEFAULT_LIMITS, FilterLimits
+from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits
+from vedette.gateway.streams.replay_window import WindowBounds
 from vedette.settings import Settings
 
 __all__ = ["GatewayLimits"]

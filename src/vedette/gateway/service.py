@@ -12,26 +12,27 @@ from socket import gethostname
 from typing import Any
 
 from vedette.clock import Clock, SystemClock
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import SettingsError
-from vedette.gateway import link, window_file
-from vedette.gateway.auth import Authority, LocalDoor, TokenAuthority, authority_of
-from vedette.gateway.broker import Broker
-from vedette.gateway.collection_desk import CollectionDesk
-from vedette.gateway.collection_registrar import Registrar
-from vedette.gateway.engine_thread import EngineThread
-from vedette.gateway.ingest_server import IngestServer
+from vedette.gateway.broker import window_file
+from vedette.gateway.broker.broker import Broker
+from vedette.gateway.broker.engine_thread import EngineThread
+from vedette.gateway.broker.ports import WorkerLinks
+from vedette.gateway.collections.broker import CollectionDesk
+from vedette.gateway.collections.ingest_server import IngestServer
+from vedette.gateway.collections.registry_thread import Registrar
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.links import WorkerLinks
-from vedette.gateway.local_socket import socket_path
-from vedette.gateway.ports import CONGESTED_BYTES
-from vedette.gateway.secret import directory_secret
-from vedette.gateway.server import GatewayServer, most_sockets
-from vedette.gateway.switchboard import Switchboard
-from vedette.gateway.tls import tls_of
-from vedette.gateway.tokens import TokenSeal
-from vedette.pipeline.ingest_frames import Complete, Deliver, Status
-from vedette.subscriptions.registry import REGISTRY_FILE, Quotas
+from vedette.gateway.server.auth import Authority, LocalDoor, TokenAuthority, authority_of
+from vedette.gateway.server.listener import GatewayServer, most_sockets
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.tls import tls_of
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.port import CONGESTED_BYTES
+from vedette.gateway.wire.resume_token import TokenSeal
+from vedette.subscriptions.registry.registry import REGISTRY_FILE, Quotas
+from vedette.transport.ingest_messages import Complete, Deliver, Status
+from vedette.transport.secret import directory_secret
+from vedette.transport.unix_socket import socket_path
 
 __all__ = ["GatewayService", "LoopPort", "keep_keys_fresh"]
 

@@ -16,13 +16,13 @@ from typing import Any, cast
 import msgspec
 
 from vedette.clock import Clock
-from vedette.gateway import link
-from vedette.gateway.auth import Authority
+from vedette.gateway.broker.ports import FrameReader
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.link import LINK_VERSION, decode_batch, encode_batch, encode_frames
-from vedette.gateway.links import FrameReader
-from vedette.gateway.server import GatewayServer
-from vedette.gateway.switchboard import Switchboard
+from vedette.gateway.server.auth import Authority
+from vedette.gateway.server.listener import GatewayServer
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch, encode_frames
 
 __all__ = ["GatewayWorker"]
 

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, Protocol
 from vedette.element import Element, View
 from vedette.errors import AnalysisError, ConstraintViolation, MutationError
 from vedette.graph import integrity
-from vedette.graph.defaults import Builder, compile_builders
-from vedette.graph.tables import SchemaTables
 from vedette.graph.transaction import Transaction
-from vedette.language import resolve_mutations as mutations
-from vedette.language.compile_expressions import Closure
-from vedette.language.compile_queries import RowQuery
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context, Row
-from vedette.language.resolve_queries import free_slots
-from vedette.language.resolved import Reference, Slot
+from vedette.graph.type_layout import SchemaTables
+from vedette.graph.value_builders import Builder, compile_builders
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.compile.queries import RowQuery
+from vedette.language.resolve import actions as mutations
+from vedette.language.resolve.queries import free_slots
+from vedette.language.resolve.tree import Reference, Slot
 
 __all__ = ["Act", "Affected", "Guard", "Writer", "compile_action", "delete_element"]
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vedette.errors import ConstraintViolation
-from vedette.language.affected import AffectedMatches, Difference
-from vedette.language.compile_expressions import Closure
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context, Row
-from vedette.language.declarations import ConstraintDeclaration
-from vedette.language.plan import PlanContext
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.scope import Frame, Place, Scope
+from vedette.language.compile.affected_matches import AffectedMatches, Difference
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.plan.planner import PlanContext
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.syntax.declarations import ConstraintDeclaration
 
 __all__ = ["Constraint", "check_constraints", "compile_constraint"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from vedette.element import Element, View
 from vedette.errors import AnalysisError, ConstraintViolation, MutationError
-from vedette.graph.tables import TypeTable
-from vedette.language.schema import EdgeType, Schema
+from vedette.graph.type_layout import TypeTable
+from vedette.language.schema.model import EdgeType, Schema
 from vedette.language.types import Type
 
 __all__ = [

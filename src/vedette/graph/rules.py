@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 from vedette.errors import RuleError
 from vedette.graph.actions import Act, Writer, compile_action
-from vedette.graph.tables import SchemaTables
 from vedette.graph.transaction import Transaction, differs
-from vedette.language.affected import AffectedMatches, Difference
-from vedette.language.compile_expressions import Closure
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context, Row
-from vedette.language.declarations import RuleDeclaration
-from vedette.language.plan import PlanContext
-from vedette.language.resolve_mutations import resolve_action
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.scope import Frame, Scope
-from vedette.language.syntax import Expression
+from vedette.graph.type_layout import SchemaTables
+from vedette.language.compile.affected_matches import AffectedMatches, Difference
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.plan.planner import PlanContext
+from vedette.language.resolve.actions import resolve_action
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Scope
+from vedette.language.syntax.declarations import RuleDeclaration
+from vedette.language.syntax.expressions import Expression
 
 __all__ = [
     "RULE_ACTIONS",

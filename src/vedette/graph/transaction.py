@@ -14,8 +14,8 @@ from vedette.errors import TransactionError
 from vedette.graph import integrity
 from vedette.graph.graph import IndexLayout
 from vedette.graph.overlay import Overlay
-from vedette.graph.tables import SchemaTables
-from vedette.language.schema import EdgeType
+from vedette.graph.type_layout import SchemaTables
+from vedette.language.schema.model import EdgeType
 
 __all__ = ["Counts", "Transaction", "differs"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 
-from vedette.handshake.configs import DegradationConfig
+from vedette.handshake.config import DegradationConfig
 
 __all__ = [
     "Degradation",

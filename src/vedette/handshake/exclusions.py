@@ -13,8 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from vedette.handshake.configs import is_text, refuse_unless
-from vedette.handshake.patterns import ErrorPattern, PatternType
+from vedette.handshake.config import is_text, refuse_unless
+from vedette.handshake.error_patterns import ErrorPattern, PatternType
 
 __all__ = ["Exclusion", "ExclusionType", "excluding", "exclusion_for"]
 

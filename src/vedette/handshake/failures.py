@@ -1,7 +1,7 @@
 """What a failure is, whom it is charged to, and whether trying again makes sense: decisions as values.
 
 A file that vanished is no error. A sink that is down is nobody's fault who only watches. A file whose content cannot be
-read will not get better by itself. The rest is tried again with the delays of `vedette.handshake.backoff`.
+read will not get better by itself. The rest is tried again with the delays of `vedette.handshake.retry`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
 
-from vedette.handshake.backoff import backoff_delay
-from vedette.handshake.configs import BackoffConfig
+from vedette.handshake.config import BackoffConfig
+from vedette.handshake.retry import backoff_delay
 
 __all__ = [
     "MAX_REDELIVERIES",

@@ -26,8 +26,7 @@ from datetime import datetime
 from enum import StrEnum
 from random import Random
 
-from vedette.handshake.backoff import backoff_delay
-from vedette.handshake.circuit import (
+from vedette.handshake.circuit_breaker import (
     Circuit,
     CircuitState,
     after_cooldown,
@@ -36,7 +35,8 @@ from vedette.handshake.circuit import (
     cools_at,
     reset_circuit,
 )
-from vedette.handshake.configs import CircuitConfig, HealthConfig
+from vedette.handshake.config import CircuitConfig, HealthConfig
+from vedette.handshake.retry import backoff_delay
 
 __all__ = [
     "TRANSITIONS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from vedette.handshake.configs import HIGHEST_PRIORITY
+from vedette.handshake.config import HIGHEST_PRIORITY
 from vedette.handshake.health import HealthStatus, WatchHealth
 
 __all__ = ["RECENT", "effective_priority"]

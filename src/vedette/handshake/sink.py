@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from vedette.handshake.circuit import Circuit, CircuitState, after_cooldown, cools_at
-from vedette.handshake.configs import CircuitConfig
+from vedette.handshake.circuit_breaker import Circuit, CircuitState, after_cooldown, cools_at
+from vedette.handshake.config import CircuitConfig
 
 __all__ = ["SINK_CIRCUIT", "Flow", "flow"]
 

@@ -26,14 +26,14 @@ from pyspark.sql.types import StructType
 
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
-from vedette.pipeline.kept_open import KeptOpen
 from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.pipeline.worker_cache import KeptOpen
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import ChangeRow
-from vedette.subscriptions.index_files import latest_version, open_version
-from vedette.subscriptions.registry import SubscriptionRegistry
-from vedette.subscriptions.windowed import windowed_subscriptions
-from vedette.subscriptions.windowing import windows_due
+from vedette.subscriptions.index.versions import latest_version, open_version
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
+from vedette.subscriptions.windows.windowed_subscriptions import windowed_subscriptions
+from vedette.subscriptions.windows.windowed_watch import windows_due
 from vedette.values import timestamp_to_ms
 
 __all__ = ["JournalBatch", "JournalRange", "JournalSource", "JournalStream", "offset_of", "plan_ranges"]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.context import PipelineContext
+from vedette.pipeline.task import PipelineContext
 
 __all__ = ["deduplicate"]
 

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from vedette.clock import SystemClock
 from vedette.errors import PipelineError
 from vedette.pipeline import telemetry
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_frames import Complete, DeliveredChange, WindowTold
-from vedette.pipeline.ingest_link import IngestLink
 from vedette.pipeline.members import gateways_of
 from vedette.pipeline.outgoing import Outgoing, drop_link, link_to
 from vedette.pipeline.schema import OUTCOME
-from vedette.sources.journal import open_journal
+from vedette.pipeline.task import PipelineContext
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Quarantined
+from vedette.transport.ingest_client import IngestLink
+from vedette.transport.ingest_messages import Complete, DeliveredChange, WindowTold
 from vedette.values import timestamp_to_ms
 
 __all__ = ["abandon", "complete", "deliver", "deliver_windows", "much_is_out", "settle"]

@@ -14,18 +14,18 @@ import pyarrow.compute as pc
 
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
 from vedette.pipeline.schema import DELIVERIES
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.telemetry import note_changes, note_match, note_shed, note_time
 from vedette.sources.images import decode_image, decode_images
-from vedette.subscriptions.columns import Bools, Ints
-from vedette.subscriptions.forms import Form, shape_of, watch_of
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.index_files import open_version
-from vedette.subscriptions.matching import ENTER, LEAVE, UPDATE, Matches, match_segments
-from vedette.subscriptions.segment import LOW_PRIORITY, SHELF, Segment
-from vedette.subscriptions.watch_form import WatchForm
+from vedette.subscriptions.collection_watch import WatchForm
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.columns import Bools, Ints
+from vedette.subscriptions.index.matcher import ENTER, LEAVE, UPDATE, Matches, match_segments
+from vedette.subscriptions.index.segment import LOW_PRIORITY, SHELF, Segment
+from vedette.subscriptions.index.versions import open_version
+from vedette.subscriptions.spec import Form, shape_of, watch_of
+from vedette.transport.sampled_log import LARGE_SET, SLOW_FILTER_MS, remark
 from vedette.watch.delta import same
 
 __all__ = ["DecodedBatch", "match"]

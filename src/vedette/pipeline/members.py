@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vedette.clock import Clock, SystemClock
-from vedette.pipeline.kept_open import KeptOpen
-from vedette.subscriptions.registry import Gateway, SubscriptionRegistry
+from vedette.pipeline.worker_cache import KeptOpen
+from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistry
 
 __all__ = ["fan_out_of", "forget_gateways", "gateways_of", "give_up"]
 

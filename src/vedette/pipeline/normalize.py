@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.schema import CHANGES
+from vedette.pipeline.task import PipelineContext
 from vedette.sources.images import MAX_IMAGE_BYTES
 
 __all__ = ["normalize"]

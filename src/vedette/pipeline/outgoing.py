@@ -21,9 +21,9 @@ from threading import Event as Flag
 from typing import Generic, TypeVar
 
 from vedette.errors import PipelineError
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_link import IngestLink, connect
 from vedette.pipeline.members import forget_gateways, gateways_of, give_up
+from vedette.pipeline.task import PipelineContext
+from vedette.transport.ingest_client import IngestLink, connect
 
 __all__ = ["Outgoing", "close_links", "drop_link", "link_to"]
 

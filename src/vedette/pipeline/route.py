@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.members import fan_out_of, forget_gateways, gateways_of
-from vedette.pipeline.ring import Ring
 from vedette.pipeline.schema import DELIVERIES
+from vedette.pipeline.task import PipelineContext
+from vedette.transport.hash_ring import Ring
 
 __all__ = ["route"]
 

@@ -24,24 +24,24 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from vedette.clock import Clock, SystemClock
+from vedette.control.controller import Steering, Targets
+from vedette.control.partition_status import StateTeller
+from vedette.control.status import STATUS_FILE, figures_served
 from vedette.errors import VedetteError
-from vedette.handshake.tables.source_care import HandshakeCare
-from vedette.handshake.tables.tuning import Tuning
-from vedette.pipeline.checkpoints import committed_offset
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.figures import STATUS_FILE, figures_served
-from vedette.pipeline.ingest_frames import Complete
-from vedette.pipeline.partition_states import StateTeller
+from vedette.handshake.tables.settings import Tuning
+from vedette.handshake.tables.source_health import HandshakeCare
+from vedette.pipeline.checkpoint import committed_offset
+from vedette.pipeline.queries.changes import METRICS, start_stream, stop_stream
+from vedette.pipeline.queries.delivering_source import COUNTS, sum_of_counts
+from vedette.pipeline.queries.windows_runner import WindowKeeper
 from vedette.pipeline.session import LOCAL_MASTER, open_session
-from vedette.pipeline.steering import Steering, Targets
-from vedette.pipeline.stream import METRICS, start_stream, stop_stream
-from vedette.pipeline.telling import COUNTS, sum_of_counts
-from vedette.pipeline.window_keeper import WindowKeeper
-from vedette.sources.journal import open_journal
-from vedette.sources.keeper import SourceKeeper
+from vedette.pipeline.task import PipelineContext
+from vedette.sources.journal.seam import open_journal
+from vedette.sources.reader_supervisor import SourceKeeper
 from vedette.sources.records import Partition
-from vedette.subscriptions.index_files import Compactor, Manifest
-from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.subscriptions.index.versions import Compactor, Manifest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
+from vedette.transport.ingest_messages import Complete
 from vedette.values import timestamp_to_ms
 
 __all__ = ["STATUS_FILE", "PipelineService"]

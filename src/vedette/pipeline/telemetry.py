@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from vedette.subscriptions.matching import MatchCounts
+from vedette.subscriptions.index.matcher import MatchCounts
 
 __all__ = ["Telemetry", "note_changes", "note_match", "note_repeated", "note_shed", "note_time", "take"]
 

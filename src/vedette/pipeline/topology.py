@@ -14,16 +14,16 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from vedette.pipeline import telemetry
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import abandon, complete, deliver, much_is_out, settle
-from vedette.pipeline.ingest_frames import Complete
 from vedette.pipeline.match import match
 from vedette.pipeline.normalize import normalize
 from vedette.pipeline.route import route
-from vedette.pipeline.sampled_log import remark
 from vedette.pipeline.schema import OUTCOME, PROGRESS
 from vedette.pipeline.sequence import sequence
+from vedette.pipeline.task import PipelineContext
+from vedette.transport.ingest_messages import Complete
+from vedette.transport.sampled_log import remark
 
 __all__ = ["STAGES", "Stage", "fuse", "hot_path"]
 

@@ -14,8 +14,8 @@ import importlib
 __all__ = ["AfterTasks", "main"]
 
 _PRELOADED = (
-    "vedette.pipeline.telling",
-    "vedette.sources.sqlite_journal",
+    "vedette.pipeline.queries.delivering_source",
+    "vedette.sources.journal.sqlite_journal",
     "pyspark.sql.datasource",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",

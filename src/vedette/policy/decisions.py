@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from vedette.element import Element
 from vedette.errors import VedetteError
-from vedette.language.compile_expressions import Closure
-from vedette.language.compile_steps import PatternChains
-from vedette.language.context import Context, Row
-from vedette.language.declarations import OperationPattern, PolicyDeclaration
-from vedette.language.plan import PlanContext
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.resolve_types import attribute_places, resolve_type
-from vedette.language.resolved import Condition, ContextValue, slots_of, subexpressions
-from vedette.language.scope import Frame, Place, Scope
-from vedette.language.syntax import NamedType, TypeExpression
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.plan.planner import PlanContext
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.resolve.tree import Condition, ContextValue, slots_of, subexpressions
+from vedette.language.resolve.types import attribute_places, resolve_type
+from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
+from vedette.language.syntax.expressions import NamedType, TypeExpression
 from vedette.language.types import Type, node_type
-from vedette.policy.hosts import graph_side
+from vedette.policy.operation_targets import graph_side
 
 __all__ = [
     "PLACE",
@@ -75,7 +75,7 @@ class Decision:
 
 
 def compile_policy(declaration: PolicyDeclaration, context: PlanContext, source: str = "") -> list[Policy]:
-    """As far as it is about the graph; `policy/collections.py` has the rest."""
+    """As far as it is about the graph; `policy/collection_policies.py` has the rest."""
     sides = (graph_side(operation, context.schema) for operation in declaration.operations)
     return [_compile(declaration, operation, context, source) for operation in sides if operation is not None]
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from vedette.language import resolved
-from vedette.language.declarations import OperationPattern, PolicyDeclaration
-from vedette.language.resolve_patterns import PatternResolver
-from vedette.language.resolve_types import concrete_types, resolve_type
-from vedette.language.resolved import (
+from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Scope
+from vedette.language.resolve.tree import (
     Condition,
     EdgeElement,
     ExistsIn,
@@ -25,10 +24,11 @@ from vedette.language.resolved import (
     ResolvedPattern,
     Slot,
 )
-from vedette.language.scope import Scope
+from vedette.language.resolve.types import concrete_types, resolve_type
+from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
 from vedette.language.types import Type, node_type
 from vedette.policy.decisions import PLACE, named_types, variable_of
-from vedette.policy.hosts import graph_side
+from vedette.policy.operation_targets import graph_side
 
 __all__ = ["SightDependencies", "mentioned_types"]
 

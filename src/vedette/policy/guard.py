@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vedette.element import Element, View
 from vedette.errors import MutationError, PolicyError
-from vedette.language.context import Context
+from vedette.language.compile.execution_context import Context
+from vedette.policy.actor_view import Sight
 from vedette.policy.decisions import Decision, Policy, decide
-from vedette.policy.sight import Sight
 
 __all__ = ["PolicyGuard"]
 

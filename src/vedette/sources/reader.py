@@ -21,8 +21,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from vedette.clock import Clock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import encode_image
-from vedette.sources.journal import CollectionJournal
-from vedette.sources.rate import TokenBucket
+from vedette.sources.journal.seam import CollectionJournal
+from vedette.sources.rate_limit import TokenBucket
 from vedette.sources.records import FIRST_SCAN, Quarantined, Source, SourceEvent
 
 __all__ = [
@@ -68,7 +68,7 @@ class SourceReader(Protocol):
 
 
 class SourceCare(Protocol):
-    """How a source fares, and when it may be read (`vedette.handshake.tables.source_care`)."""
+    """How a source fares, and when it may be read (`vedette.handshake.tables.source_health`)."""
 
     def pause(self) -> float:
         """How long to wait before asking again; 0: it may be read now."""

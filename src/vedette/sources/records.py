@@ -23,7 +23,7 @@ __all__ = [
 
 PartitionState = Literal["live", "stale", "catching-up", "shedding", "degraded"]
 """stale: changes were lost between the source and us; nothing is delivered until a scan or a resync has bridged it.
-shedding and degraded are told to gateways of a live partition that is behind (`vedette.pipeline.lag_policy`)."""
+shedding and degraded are told to gateways of a live partition that is behind (`vedette.control.lag_policy`)."""
 
 FIRST_SCAN = "the first scan"
 """The reason why a partition is catching up that has lost nothing."""

@@ -25,7 +25,7 @@ from typing import Generic, Protocol, TypeVar
 
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
-from vedette.storage.flush_ledger import FlushLedger, FlushState
+from vedette.storage.flush_queue import FlushLedger, FlushState
 from vedette.storage.seam import Batch, Durability, Store
 
 __all__ = ["Callback", "CommitGate", "FlushHook", "GroupCommit", "NullCommit"]

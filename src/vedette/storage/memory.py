@@ -12,7 +12,7 @@ from threading import Lock
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
-from vedette.storage.facts import (
+from vedette.storage.meta import (
     BOOT,
     FIRST,
     TICK,

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from vedette.language.syntax import Binary, Call
-from vedette.subscriptions.shapes import FieldPath, ListSlot, Shape, Slot, as_path
+from vedette.language.syntax.expressions import Binary, Call
+from vedette.subscriptions.shape import FieldPath, ListSlot, Shape, Slot, as_path
 
 __all__ = ["Alternative", "Equality", "Range", "alternatives"]
 

@@ -13,7 +13,7 @@ from vedette.clock import Clock
 from vedette.errors import FolderError
 from vedette.handshake.failures import MAX_REDELIVERIES
 from vedette.handshake.fairness import FairTurns
-from vedette.ingest.tasks import ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
+from vedette.search.file_queue.tasks import ClaimedTask, FileOperation, FileTask, QueueRow, TaskStatus
 
 __all__ = ["MemoryFileQueue"]
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
-from vedette.pipeline.checkpoints import first_offset
-from vedette.pipeline.context import PipelineContext
+from vedette.control.partition_status import StateTeller
+from vedette.pipeline.checkpoint import first_offset
 from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.kept_open import close_kept
 from vedette.pipeline.outgoing import close_links
-from vedette.pipeline.partition_states import StateTeller
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.topology import hot_path
-from vedette.sources.journal import open_journal
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.pipeline.worker_cache import close_kept
+from vedette.sources.journal.seam import open_journal
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 
 __all__ = ["LocalPipeline"]
 

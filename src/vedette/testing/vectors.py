@@ -1,4 +1,4 @@
-"""The vector store in memory: the twin of `vedette.ingest.qdrant`, for tests of one's own ingest."""
+"""The vector store in memory: the twin of `vedette.search.vectors.qdrant`, for tests of one's own ingest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vedette.errors import IngestError
-from vedette.ingest.vectors import FileVectors, SearchHit, StoredFile
+from vedette.search.vectors.store import FileVectors, SearchHit, StoredFile
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from typing import Any
 
 from vedette.errors import WatchError
 from vedette.language.printer import print_value
-from vedette.language.statements import OptionValue, WatchOption
-from vedette.language.syntax import Expression, IdReference, OrderTerm
+from vedette.language.syntax.expressions import Expression, IdReference, OrderTerm
+from vedette.language.syntax.statements import OptionValue, WatchOption
 from vedette.values import duration_to_text
 
 __all__ = [

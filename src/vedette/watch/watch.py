@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from vedette.watch.aggregates import Groups
 from vedette.watch.buffer import Entry, EventBuffer, Outcome
 from vedette.watch.delta import Delta
-from vedette.watch.groups import Groups
 from vedette.watch.options import WatchOptions
-from vedette.watch.shape import WatchShape
-from vedette.watch.subscription import WatchStatus
+from vedette.watch.shapes.shape import WatchShape
+from vedette.watch.status import WatchStatus
 
 __all__ = ["Watch", "WatchDetails"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from vedette.cli.app import app
+from vedette.cli.vedette import app
 from vedette.cli.wqm import app as wqm_app
 
 Cli = Callable[..., Result]

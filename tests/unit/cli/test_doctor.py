@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Cli
-from vedette.cli import inspection
-from vedette.cli.inspection import Finding, Surroundings
+from vedette.cli.vedette import doctor_checks as inspection
+from vedette.cli.vedette.doctor_checks import Finding, Surroundings
 from vedette.clock import SystemClock
 
 

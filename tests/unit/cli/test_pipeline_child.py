@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.conftest import Cli
-from vedette.cli import pipeline_child as under_test
-from vedette.cli.pipeline_child import LOCK_FILE, has_sources, pipeline_child
-from vedette.storage.lock import EngineLock
+from vedette.processes import pipeline_runner as under_test
+from vedette.processes.pipeline_runner import LOCK_FILE, has_sources, pipeline_child
+from vedette.storage.sqlite.lock import EngineLock
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.cli.program import as_typed
+from vedette.cli.command_path import as_typed
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.language.corpus import Case, accepted_ontologies, accepted_scripts, rejected_scripts
-from vedette.cli.script import Declarations, OneStatement, read_script, reading_of, relocate
+from vedette.cli.scripts import Declarations, OneStatement, read_script, reading_of, relocate
 from vedette.errors import AnalysisError, VedetteError
 from vedette.language.diagnostics import Diagnostic, Span
 from vedette.language.parser import parse_declarations, parse_script, parse_statement

@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 import vedette
-from vedette.cli import demo
-from vedette.cli.commands.serve import reachable
-from vedette.cli.server_file import read_server_file
-from vedette.cli.wqm_place import daemon_link
+from vedette.cli.vedette.serve import reachable
+from vedette.cli.wqm.access import daemon_link
 from vedette.client.blocking import connect_sync
 from vedette.errors import IngestError
-from vedette.sources.journal import open_journal
+from vedette.processes.demo import board as demo
+from vedette.processes.server_file import read_server_file
+from vedette.sources.journal.seam import open_journal
 
 PROGRAM = Path(sys.executable).with_name("vedette")
 

@@ -11,10 +11,10 @@ import pytest
 import vedette
 from tests.unit.cli.conftest import Cli
 from vedette.change import Event
-from vedette.cli.event_text import event_lines
+from vedette.cli.output.event_text import event_lines
 from vedette.cli.shell.completion import Vocabulary, suggestions
-from vedette.cli.shell.entries import entries, is_finished
 from vedette.cli.shell.highlighting import pieces
+from vedette.cli.shell.input import entries, is_finished
 
 ONTOLOGY = """\
 type Short = String [length: 1..20]

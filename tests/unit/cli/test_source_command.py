@@ -9,12 +9,12 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from vedette.cli.app import app
+from vedette.cli.vedette import app
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.handshake.tables.source_care import HandshakeCare
-from vedette.handshake.tables.tuning import Tuning
-from vedette.sources.journal import open_journal
+from vedette.handshake.tables.settings import Tuning
+from vedette.handshake.tables.source_health import HandshakeCare
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Quarantined, Source
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vedette.cli.stopping import StopSignal
-from vedette.cli.supervisor import Child, Supervisor
 from vedette.clock import SystemClock
+from vedette.processes.signals import StopSignal
+from vedette.processes.supervisor import Child, Supervisor
 
 STAYS = "import sys; sys.stdin.read()"
 LOOKS = 300

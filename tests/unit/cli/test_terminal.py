@@ -21,9 +21,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import vedette
-from vedette.cli.display import TableDisplay
-from vedette.cli.shell.conversation import Conversation
+from vedette.cli.output.display import TableDisplay
 from vedette.cli.shell.interruption import uninterrupted
+from vedette.cli.shell.session import Conversation
 from vedette.cli.shell.terminal import converse_at_terminal, history_file, prompt_session
 
 PROGRAM = Path(sys.executable).with_name("vedette")

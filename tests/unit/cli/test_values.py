@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import typer
 
-from vedette.cli.display import TableDisplay
-from vedette.cli.json_output import json_line, result_record
+from vedette.cli.output.display import TableDisplay
+from vedette.cli.output.json_output import json_line, result_record
+from vedette.cli.output.tables import plain_table, summary
+from vedette.cli.output.values import value_text, visible
 from vedette.cli.parameters import read_parameters, read_value
-from vedette.cli.table import plain_table, summary
-from vedette.cli.value_text import value_text, visible
-from vedette.engine.result import Result
+from vedette.engine.context.result import Result
 
 MOMENT = datetime(2026, 1, 31, 8, 30, 0, 250_000, tzinfo=UTC)
 TASK = {"id": "n1_2", "_type": "Task", "title": 'a "b"', "due": None}

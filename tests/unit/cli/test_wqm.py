@@ -18,17 +18,17 @@ from typer.testing import CliRunner, Result
 
 import vedette
 from tests.unit.cli.conftest import Wqm
-from vedette.cli import wqm_place
-from vedette.cli.app import app as vedette_app
+from vedette.cli.vedette import app as vedette_app
+from vedette.cli.wqm import access as wqm_place
 from vedette.clock import SystemClock
 from vedette.errors import FolderError
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.tables.handshake_tables import FILE_NAME
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
-from vedette.ingest.outside_queue import OutsideQueue
-from vedette.ingest.tasks import FileOperation, FileTask
+from vedette.handshake.tables.handshake_db import FILE_NAME
+from vedette.search.file_queue.client import OutsideQueue
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue, queue_home
+from vedette.search.file_queue.tasks import FileOperation, FileTask
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 
@@ -478,7 +478,7 @@ def test_a_home_without_a_folder_is_refused(wqm: Wqm) -> None:
 
 
 def test_another_process_has_the_vectors(docs: Path, folder: Path, wqm: Wqm) -> None:
-    from vedette.ingest.qdrant import QdrantVectors
+    from vedette.search.vectors.qdrant import QdrantVectors
 
     store = QdrantVectors(folder / "data" / "vectors")
     assert "one process at a time" in wqm("search", "x", "-c", "notes", fails=True).stderr

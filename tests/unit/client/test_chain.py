@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.client.backoff import Backoff
-from vedette.client.chain import Chain, Link
+from vedette.client.sequence import Chain, Link
 from vedette.client.wire_errors import error_from_wire
 from vedette.errors import AnalysisError, FilterError, GatewayError
-from vedette.gateway.frames import engine_error
+from vedette.gateway.wire.messages import engine_error
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.data())

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vedette.consume.desk import Desk
-from vedette.consume.item import TRANSITIONS, Attempts, Delivery, DeliveryEvent, DeliveryState, Want
-from vedette.consume.pool import Member, Pool
+from vedette.queue.dispatcher import Desk
+from vedette.queue.entry import TRANSITIONS, Attempts, Delivery, DeliveryEvent, DeliveryState, Want
+from vedette.queue.match_queue import Member, Pool
 
 S, E = DeliveryState, DeliveryEvent
 EXPECTED = {

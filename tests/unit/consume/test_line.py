@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from vedette.consume.line import Line, LongLine, SerialLine
-from vedette.consume.rank import Rank
+from vedette.queue.line import Line, LongLine, SerialLine
+from vedette.watch.ordering import Rank
 
 KEYS = st.sampled_from("abc")
 RANKS = st.tuples(st.integers(0, 3))

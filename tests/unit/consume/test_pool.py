@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.consume.item import Place
-from vedette.consume.pool import Group, Pool
+from vedette.queue.entry import Place
+from vedette.queue.match_queue import Group, Pool
 
 FEW = 600
 """More than a pool closes up at once."""

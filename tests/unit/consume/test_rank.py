@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.consume.rank import rank_of
+from vedette.watch.ordering import rank_of
 
 NUMBERS = st.one_of(
     st.integers(-5, 5),

@@ -13,8 +13,8 @@ import pytest
 
 import vedette
 from tests.engine import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on
-from vedette.engine.async_session import AsyncSession
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.async_session import AsyncSession
 from vedette.errors import ParseError, StoreError, TransactionError, VedetteError
 
 ONTOLOGY = "node Task { title: String [unique], n: Int = 0 }"

@@ -11,7 +11,7 @@ import pytest
 
 import vedette
 from tests.engine import PATIENCE
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import InvalidStatement, WatchError
 
 ONTOLOGY = "node Task { n: Int = 0 }"

@@ -15,11 +15,11 @@ import pytest
 
 import vedette
 from tests.engine import FULL, PATIENCE, Disk, in_thread, opened_on
-from vedette.consume.pool import Pool
-from vedette.engine.collection import CollectionPolicy, collection_policy
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.process_memory import CollectionPolicy, collection_policy
+from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
+from vedette.queue.match_queue import Pool
 
 ONTOLOGY = """
 node Task { title: String [indexed], n: Int = 0, code: Int? [unique], due: Timestamp = now() + 1h }

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.collection_rights import RightsBell, check_collection_rights, collection_sights
+from vedette.engine.collection_access import RightsBell, check_collection_rights, collection_sights
 from vedette.engine.database import Database
 from vedette.errors import AnalysisError, PolicyError, WatchError
-from vedette.policy.collections import MOST_VALUES
+from vedette.policy.collection_policies import MOST_VALUES
 
 ONTOLOGY = """
 node User { name: String, admin: Bool = false, region: String?, age: Int = 0 }

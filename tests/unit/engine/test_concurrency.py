@@ -13,8 +13,8 @@ import pytest
 
 import vedette
 from tests.engine import PATIENCE, Disk, all_at_once, in_thread, opened_on
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
 from vedette.errors import TransactionError, VedetteError
 
 ONTOLOGY = """

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 

@@ -13,7 +13,7 @@ import pytest
 
 import vedette
 from tests.engine import PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import AnalysisError, ConstraintViolation, ParseError, VedetteError
 from vedette.testing.clock import ManualClock
 

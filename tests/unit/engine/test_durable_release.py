@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.engine import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
-from vedette.engine.home import Vedette
-from vedette.engine.watch_handle import WatchHandle
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import ConstraintViolation, StoreError, VedetteError
 
 ONTOLOGY = """

@@ -19,8 +19,8 @@ import pytest
 import vedette
 from tests.engine import PATIENCE, all_at_once
 from tests.storage import fresh_database
+from vedette.engine.data_directory import Vedette
 from vedette.engine.database import Database
-from vedette.engine.home import Vedette
 from vedette.errors import StoreError, VedetteError
 from vedette.graph.graph import Graph
 

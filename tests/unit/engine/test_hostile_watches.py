@@ -14,7 +14,7 @@ import pytest
 import vedette
 from tests.engine import FULL, Disk, opened_on
 from vedette.clock import SystemClock
-from vedette.engine.feed import WatchFeed
+from vedette.engine.session.watch_feed import WatchFeed
 from vedette.testing import ManualClock
 
 HUGE = "999999999d"

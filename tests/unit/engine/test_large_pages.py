@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vedette.engine import large_pages
-from vedette.engine.large_pages import GROWTH, PAGE, SMALL, LargePages, worthwhile_spans
+from vedette.engine import huge_pages as large_pages
+from vedette.engine.huge_pages import GROWTH, PAGE, SMALL, LargePages, worthwhile_spans
 
 MIB = 1024 * 1024
 SMAPS = """\
@@ -158,7 +158,7 @@ def test_a_process_that_may_not_read_about_itself_goes_without(machine: Machine)
 def test_a_real_process_keeps_what_it_holds() -> None:
     """Whatever this kernel can do: the objects are what they were, and the process is about as large."""
     program = """
-from vedette.engine.large_pages import LargePages, _resident
+from vedette.engine.huge_pages import LargePages, _resident
 held = [(number, str(number)) for number in range(1_800_000)]
 before = _resident()
 LargePages().look()

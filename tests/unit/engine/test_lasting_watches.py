@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import WatchError
 from vedette.testing import ManualClock
 

@@ -12,8 +12,8 @@ import pytest
 
 import vedette
 from tests.engine import FULL, PATIENCE, Disk, in_thread, opened_on
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
 from vedette.errors import QueryError, StoreError, TransactionError, VedetteError
 
 ONTOLOGY = """
@@ -44,7 +44,7 @@ class Pauses:
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
     pauses = Pauses()
-    monkeypatch.setattr("vedette.engine.execution.sleep", pauses)
+    monkeypatch.setattr("vedette.engine.statements.execution.sleep", pauses)
     return pauses
 
 

@@ -15,8 +15,8 @@ import pytest
 import vedette
 from tests.engine import PATIENCE, in_thread
 from vedette.change import Event
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
 from vedette.errors import InvalidStatement, WatchError
 
 ONTOLOGY = "node Task { title: String?, n: Int = 0 }"

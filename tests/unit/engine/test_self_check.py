@@ -7,8 +7,8 @@ import logging
 import pytest
 
 import vedette
-from vedette.engine.self_check import SelfCheck
-from vedette.watch import hub
+from vedette.engine.watch_service.self_check import SelfCheck
+from vedette.watch.evaluation import effects as hub
 
 ONTOLOGY = "node Task { title: String, done: Bool = false }"
 

@@ -8,7 +8,7 @@ import pytest
 
 import vedette
 from vedette.element import Element
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.graph.graph import Graph
 
 WATCHES = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.session import Session
+from vedette.engine.session.session import Session
 from vedette.testing import ManualClock
 
 BY_PRIORITY = "ordering: attribute(t.priority DESC, t.title ASC)"

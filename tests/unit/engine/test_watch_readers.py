@@ -8,8 +8,8 @@ import pytest
 
 import vedette
 from tests.engine import PATIENCE, in_thread
-from vedette.engine.home import Vedette
-from vedette.engine.watch_handle import WatchHandle
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.watch_handle import WatchHandle
 
 READERS, CHANGES = 4, 200
 

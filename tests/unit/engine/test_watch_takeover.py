@@ -10,7 +10,7 @@ import pytest
 
 import vedette
 from tests.engine import PATIENCE, in_thread
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.errors import WatchError
 
 INBOX = "inbox = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import vedette
-from vedette.engine.home import Vedette
+from vedette.engine.data_directory import Vedette
 from vedette.testing import ManualClock
 
 Open = Callable[[str], tuple[Vedette, ManualClock]]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import vedette
-from vedette.engine.home import Vedette
-from vedette.engine.session import Session
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
 from vedette.errors import VedetteError
 from vedette.testing import ManualClock
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import vedette
-from vedette.engine.session import Session
+from vedette.engine.session.session import Session
 from vedette.errors import TransactionError, VedetteError
 
 WAYS: dict[str, Callable[[Session, str], object]] = {

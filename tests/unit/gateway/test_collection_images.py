@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.gateway import collection_images
-from vedette.gateway.collection_images import Documents, documents_at
+from vedette.gateway.collections import snapshot as collection_images
+from vedette.gateway.collections.snapshot import Documents, documents_at
 from vedette.sources.images import decode_image, encode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source, SourceEvent
 
 KEYS = st.sampled_from("abcdef")

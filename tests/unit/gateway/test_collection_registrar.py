@@ -8,12 +8,12 @@ from threading import Thread
 
 from vedette.clock import SystemClock
 from vedette.errors import StoreError, VedetteError
-from vedette.gateway.collection_registrar import Ending, Looking, Opened, Opening, Registrar
-from vedette.gateway.collection_streams import Wanted
-from vedette.language.cel import parse_cel
-from vedette.language.documents import compile_filter
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.registry import Quotas
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.document_filter import compile_filter
+from vedette.gateway.collections.registry_thread import Ending, Looking, Opened, Opening, Registrar
+from vedette.gateway.collections.stream import Wanted
+from vedette.subscriptions.registry.registry import Quotas
+from vedette.subscriptions.spec import Form
 
 WANTED = Wanted(
     key=b"k",

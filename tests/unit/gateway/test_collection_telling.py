@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from vedette.gateway.collection_streams import StreamState
-from vedette.gateway.collection_telling import Telling
-from vedette.pipeline.causal import CausalHold
-from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange, WindowTold
+from vedette.gateway.collections.publish import Telling
+from vedette.gateway.collections.stream import StreamState
+from vedette.transport.causal_order import CausalHold
+from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange, WindowTold
 
 
 class Heard:

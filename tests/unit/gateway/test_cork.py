@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from vedette.gateway import link, switchboard
-from vedette.gateway.auth import OpenDoor
-from vedette.gateway.close_codes import CloseCode
-from vedette.gateway.cork import MOST_HELD_BYTES
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import GatewayServer
-from vedette.gateway.shell import WebSocketShell
-from vedette.gateway.switchboard import FEW_RUNS, Switchboard
+from vedette.gateway.server import router as switchboard
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.listener import GatewayServer
+from vedette.gateway.server.router import FEW_RUNS, Switchboard
+from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.server.write_batcher import MOST_HELD_BYTES
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.close_codes import CloseCode
 from vedette.testing import ManualClock
 
 HANDSHAKE = (

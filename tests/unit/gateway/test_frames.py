@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from vedette.gateway.crc32c import crc32c
-from vedette.gateway.frames import INBOUND, FrameError, live_params, message, read_message, wire_value
-from vedette.gateway.link import Told, decode_batch, encode_batch
-from vedette.gateway.parcel import text_frame
+from vedette.gateway.server.outbound import text_frame
+from vedette.gateway.wire.broker_link import Told, decode_batch, encode_batch
+from vedette.gateway.wire.crc32c import crc32c
+from vedette.gateway.wire.messages import INBOUND, FrameError, live_params, message, read_message, wire_value
 
 SAMPLES: dict[str, dict[str, Any]] = {
     "auth": {"token": "t", "database": "d", "version": 1},

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from vedette.gateway.ingest_server import IngestServer
-from vedette.pipeline.ingest_frames import (
+from vedette.gateway.collections.ingest_server import IngestServer
+from vedette.transport.ingest_messages import (
     Accepted,
     Complete,
     Deliver,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import StoreError
-from vedette.gateway.local_socket import socket_path
+from vedette.transport.unix_socket import socket_path
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import asyncio
 from threading import Thread
 from typing import Any
 
-from vedette.gateway import link
-from vedette.gateway.engine_thread import EngineThread
-from vedette.gateway.ports import CONGESTED_BYTES
+from vedette.gateway.broker.engine_thread import EngineThread
 from vedette.gateway.service import LoopPort
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.port import CONGESTED_BYTES
 
 
 def told(seq: int, size: int = 1) -> link.Told:

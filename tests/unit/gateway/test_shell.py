@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from vedette.gateway.auth import OpenDoor
 from vedette.gateway.limits import GatewayLimits
-from vedette.gateway.server import GatewayServer
-from vedette.gateway.shell import WebSocketShell
-from vedette.gateway.switchboard import Switchboard
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.listener import GatewayServer
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.websocket import WebSocketShell
 from vedette.testing import ManualClock
 
 HANDSHAKE = (

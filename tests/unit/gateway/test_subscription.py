@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.outbox import Load, Outbox, Watermarks
-from vedette.gateway.subscription import Hold, Phase, Subscription
+from vedette.gateway.server.backpressure import Load, Outbox, Watermarks
+from vedette.gateway.server.subscription import Hold, Phase, Subscription
 
 moves = st.lists(
     st.sampled_from(["event", "pause", "unpause", "clog", "free", "ack", "answer", "part", "lose"]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.tokens import ResumeToken, TokenSeal, subscription_hash
+from vedette.gateway.wire.resume_token import ResumeToken, TokenSeal, subscription_hash
 
 SEAL = TokenSeal(b"k" * 32)
 tokens = st.builds(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.gateway.window import ReplayWindow, StreamHistory, WindowBounds
+from vedette.gateway.streams.replay_window import ReplayWindow, StreamHistory, WindowBounds
 
 STREAMS = 3
 

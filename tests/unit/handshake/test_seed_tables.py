@@ -8,10 +8,9 @@ from random import Random
 import pytest
 
 from vedette.errors import FolderError
-from vedette.handshake import configs
-from vedette.handshake.backoff import backoff_delay, backoff_ms
-from vedette.handshake.circuit import CircuitState
-from vedette.handshake.configs import BackoffConfig, CoordinatorConfig, DegradationConfig, HealthConfig
+from vedette.handshake import config as configs
+from vedette.handshake.circuit_breaker import CircuitState
+from vedette.handshake.config import BackoffConfig, CoordinatorConfig, DegradationConfig, HealthConfig
 from vedette.handshake.degradation import (
     Degradation,
     DegradationLevel,
@@ -21,6 +20,7 @@ from vedette.handshake.degradation import (
     pausing,
     polling_multiplier,
 )
+from vedette.handshake.error_patterns import ErrorPattern, PatternKey, PatternType, keys_of, observed
 from vedette.handshake.exclusions import Exclusion, ExclusionType, excluding, exclusion_for
 from vedette.handshake.failures import Charge, Failure, FailureKind, decide_retry, kind_of
 from vedette.handshake.health import (
@@ -36,8 +36,8 @@ from vedette.handshake.health import (
     enabled,
     reset_errors,
 )
-from vedette.handshake.patterns import ErrorPattern, PatternKey, PatternType, keys_of, observed
 from vedette.handshake.priority import effective_priority
+from vedette.handshake.retry import backoff_delay, backoff_ms
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CONFIG = HealthConfig()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from vedette.handshake.circuit import Circuit, CircuitState, after_failure, after_success
+from vedette.handshake.circuit_breaker import Circuit, CircuitState, after_failure, after_success
 from vedette.handshake.sink import SINK_CIRCUIT, flow
 from vedette.handshake.throughput import Throughput
 

@@ -13,8 +13,8 @@ from vedette.errors import SourceError
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.priority import effective_priority
 from vedette.handshake.tables import HandshakeTables
-from vedette.handshake.tables.source_care import HandshakeCare, source_watch
-from vedette.sources.journal import open_journal
+from vedette.handshake.tables.source_health import HandshakeCare, source_watch
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.reader import run_reader
 from vedette.sources.records import Source
 from vedette.testing import ManualClock

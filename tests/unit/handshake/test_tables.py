@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from vedette.errors import FolderError, StoreError
-from vedette.handshake.configs import HealthConfig, WatchFolderConfig, WatchType
+from vedette.handshake.config import HealthConfig, WatchFolderConfig, WatchType
 from vedette.handshake.degradation import DegradationLevel, LoadObservation
 from vedette.handshake.exclusions import Exclusion, ExclusionType
 from vedette.handshake.failures import Failure, FailureKind

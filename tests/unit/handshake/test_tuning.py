@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import FolderError
-from vedette.handshake.configs import DegradationConfig
+from vedette.handshake.config import DegradationConfig
 from vedette.handshake.degradation import LoadObservation
-from vedette.handshake.tables.tuning import Tuning
+from vedette.handshake.tables.settings import Tuning
 from vedette.settings import load_settings
 from vedette.testing import ManualClock
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vedette.clock import SystemClock
-from vedette.handshake.configs import HealthConfig, WatchFolderConfig
+from vedette.handshake.config import HealthConfig, WatchFolderConfig
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
 

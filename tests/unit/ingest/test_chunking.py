@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import FolderError
-from vedette.ingest.chunking import ChunkingConfig, chunks_of
-from vedette.ingest.document import Document, Part
+from vedette.search.chunking import ChunkingConfig, chunks_of
+from vedette.search.document import Document, Part
 
 LINES = st.lists(st.text(alphabet="ab \t", max_size=30), max_size=30)
 CONFIGS = st.integers(1, 40).flatmap(

@@ -14,19 +14,19 @@ import pytest
 import vedette
 from tests.storage import NOBODY, as_nobody
 from vedette.clock import Clock, SystemClock
-from vedette.handshake.configs import WatchFolderConfig
-from vedette.handshake.patterns import PatternType
+from vedette.handshake.config import WatchFolderConfig
+from vedette.handshake.error_patterns import PatternType
 from vedette.handshake.tables import HandshakeTables
 from vedette.handshake.tables.rows import WatchRow
-from vedette.ingest import daemon
-from vedette.ingest.daemon import DaemonTiming, FolderDaemon
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.folder_run import folder_of
-from vedette.ingest.ingestion import Ingestion
-from vedette.ingest.tasks import FileOperation, FileQueue, FileTask
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
+from vedette.search.folders import daemon
+from vedette.search.folders.daemon import DaemonTiming, FolderDaemon
+from vedette.search.folders.sync import folder_of
+from vedette.search.ingestion import Ingestion
+from vedette.sources.files.file_state import SeenFiles
 from vedette.sources.files.folder import Folder
-from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.watcher import WatcherTiming
 from vedette.testing.file_queue import MemoryFileQueue
 from vedette.testing.vectors import MemoryVectors

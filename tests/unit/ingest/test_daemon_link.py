@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from vedette.errors import IngestError
-from vedette.ingest.chunking import Chunk
-from vedette.ingest.daemon_link import DaemonLink, LinkServer, VectorDesk
-from vedette.ingest.document import Place
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.qdrant import QdrantVectors
-from vedette.ingest.vectors import FileVectors
+from vedette.search.chunking import Chunk
+from vedette.search.document import Place
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.folders.daemon_api import DaemonLink, LinkServer, VectorDesk
+from vedette.search.vectors.qdrant import QdrantVectors
+from vedette.search.vectors.store import FileVectors
 
 EMBEDDER = HashingEmbedder(64)
 

@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from vedette.errors import IngestError, StoreError
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.degradation import LoadObservation
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.drain import DrainReport, TaskDrain
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.feed import FolderFeed
-from vedette.ingest.ingestion import Ingestion
-from vedette.ingest.tasks import FileOperation, TaskStatus
-from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.file_queue.tasks import FileOperation, TaskStatus
+from vedette.search.folders.intake import FolderFeed
+from vedette.search.folders.worker import DrainReport, TaskDrain
+from vedette.search.ingestion import Ingestion
+from vedette.sources.files.file_stamp import ChangeKind, FileChange, FileStamp
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 from vedette.testing.vectors import MemoryVectors

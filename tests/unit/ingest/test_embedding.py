@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vedette.errors import IngestError
-from vedette.ingest.embedding import EMBEDDERS, embedder_named
+from vedette.search.embedding import EMBEDDERS, embedder_named
 
 
 @pytest.mark.parametrize("name", list(EMBEDDERS))
@@ -41,7 +41,7 @@ def test_the_default_knows_what_words_mean() -> None:
 
 
 def test_hashing_is_the_same_in_every_process() -> None:
-    code = "from vedette.ingest.embedding import HashingEmbedder as H; print(H(16).embed(['a b c']).tolist())"
+    code = "from vedette.search.embedding import HashingEmbedder as H; print(H(16).embed(['a b c']).tolist())"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code],

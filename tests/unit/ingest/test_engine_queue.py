@@ -14,14 +14,14 @@ import pytest
 import vedette
 from vedette.clock import SystemClock
 from vedette.errors import StoreError
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest import queue_images
-from vedette.ingest.engine_queue import QUEUE_DATABASE, EngineFileQueue
-from vedette.ingest.feed import FolderFeed
-from vedette.ingest.queue_table import QueueTable, TaskImage
-from vedette.ingest.tasks import FileOperation, FileQueue, FileTask, TaskStatus
-from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
+from vedette.search.file_queue import task_records as queue_images
+from vedette.search.file_queue.engine_queue import QUEUE_DATABASE, EngineFileQueue
+from vedette.search.file_queue.task_table import QueueTable, TaskImage
+from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask, TaskStatus
+from vedette.search.folders.intake import FolderFeed
+from vedette.sources.files.file_stamp import ChangeKind, FileChange, FileStamp
 from vedette.testing import ManualClock
 from vedette.testing.file_queue import MemoryFileQueue
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.ingest.pdf_file import pdf_of
 from vedette.errors import IngestError
-from vedette.ingest.detection import ContentType, decoded, detect_type
-from vedette.ingest.document import Document
-from vedette.ingest.extraction import extract
+from vedette.search.content_type import ContentType, decoded, detect_type
+from vedette.search.document import Document
+from vedette.search.extraction import extract
 
 
 def parts(document: Document) -> list[tuple[int, str]]:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import FolderError
-from vedette.handshake.configs import WatchFolderConfig
+from vedette.handshake.config import WatchFolderConfig
 from vedette.handshake.exclusions import Exclusion, ExclusionType
 from vedette.handshake.tables import HandshakeTables
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.folder_run import FolderRun, RunReport
-from vedette.ingest.ingestion import Ingestion
-from vedette.sources.files.seen import SeenFiles
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.folders.sync import FolderRun, RunReport
+from vedette.search.ingestion import Ingestion
+from vedette.sources.files.file_state import SeenFiles
 from vedette.testing import ManualClock
 from vedette.testing.vectors import MemoryVectors
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.ingest.pdf_file import pdf_of
 from vedette.errors import IngestError
-from vedette.ingest.detection import ContentType, detect_type
-from vedette.ingest.document import Document
-from vedette.ingest.extraction import extract
+from vedette.search.content_type import ContentType, detect_type
+from vedette.search.document import Document
+from vedette.search.extraction import extract
 
 TIMES = 4
 ROOM = 2.5

@@ -12,9 +12,9 @@ import pytest
 from tests.unit.ingest.pdf_file import pdf_of
 from vedette.errors import IngestError
 from vedette.handshake.failures import FailureKind
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.ingestion import FileOutcome, FileToIngest, Ingestion
-from vedette.ingest.reading import read_file
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.file_reader import read_file
+from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
 from vedette.testing import ManualClock
 from vedette.testing.vectors import MemoryVectors
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.ingest.memory import MemoryUsage, memory_usage
+from vedette.search.folders.process_memory import MemoryUsage, memory_usage
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

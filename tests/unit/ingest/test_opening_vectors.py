@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.test_vector_store import file
 from vedette.errors import IngestError
-from vedette.ingest.opening_vectors import OpeningVectors
+from vedette.search.vectors.background import OpeningVectors
 from vedette.testing.vectors import MemoryVectors
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from vedette.errors import IngestError
-from vedette.ingest.embedding import HashingEmbedder, embedder_named
-from vedette.ingest.other_embedders import HttpEmbedder
+from vedette.search.embedding import HashingEmbedder, embedder_named
+from vedette.search.remote_embedding import HttpEmbedder
 
 INNER = HashingEmbedder(16)
 

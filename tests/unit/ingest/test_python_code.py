@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.ingest.document import Part
-from vedette.ingest.extraction.python_code import python_parts
+from vedette.search.document import Part
+from vedette.search.extraction.python_code import python_parts
 
 LIBRARY = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))[::2]
 

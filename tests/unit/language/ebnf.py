@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vedette.language.lexer import Token, tokenize
-from vedette.language.words import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.parser.lexer import Token, tokenize
+from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
 
 __all__ = ["Grammar", "read_page"]
 

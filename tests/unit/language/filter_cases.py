@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vedette.language.cel_literals import read_timestamp
-from vedette.language.documents import Environment, Request
+from vedette.filters.document_filter import Environment, Request
+from vedette.filters.literals import read_timestamp
 
 __all__ = ["cel_cases", "cel_environment", "load"]
 

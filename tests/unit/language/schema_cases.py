@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from vedette.language.layer0 import layer0_schema
 from vedette.language.parser import parse_declarations
-from vedette.language.schema import Schema
-from vedette.language.schema_build import extend_schema
+from vedette.language.schema.extend import extend_schema
+from vedette.language.schema.layer0 import layer0_schema
+from vedette.language.schema.model import Schema
 
 CASES = Path(__file__).parents[2] / "cases" / "schema"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 
-from vedette.language.syntax import (
+from vedette.language.syntax.expressions import (
     Aggregate,
     Attribute,
     Binary,

@@ -9,10 +9,19 @@ import pytest
 
 from tests.unit.language.filter_cases import cel_cases, cel_environment, load
 from vedette.errors import FilterError, SettingsError
-from vedette.language.cel import parse_cel
-from vedette.language.documents import Environment, Outcome, compile_filter
-from vedette.language.filter_limits import FilterLimits, measure
-from vedette.language.syntax import Attribute, Binary, Call, Index, ListLiteral, Literal, Unary, Variable
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.document_filter import Environment, Outcome, compile_filter
+from vedette.filters.limits import FilterLimits, measure
+from vedette.language.syntax.expressions import (
+    Attribute,
+    Binary,
+    Call,
+    Index,
+    ListLiteral,
+    Literal,
+    Unary,
+    Variable,
+)
 
 ENVIRONMENT = cel_environment()
 

@@ -23,9 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.language.cel import parse_cel
-from vedette.language.documents import Environment, compile_filter
-from vedette.language.filter_limits import FilterLimits
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.document_filter import Environment, compile_filter
+from vedette.filters.limits import FilterLimits
 
 DOCUMENT: dict[str, Any] = {
     "i": 7,

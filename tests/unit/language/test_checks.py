@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.language.schema_cases import define_all
 from vedette.errors import AnalysisError, ConstraintViolation, VedetteError
-from vedette.language.checks import compile_checks, missing_required
-from vedette.language.schema import AttributeType
+from vedette.language.schema.model import AttributeType
+from vedette.language.schema.validator import compile_checks, missing_required
 from vedette.values import INT_MAX, Value
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

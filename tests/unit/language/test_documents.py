@@ -10,12 +10,12 @@ import pytest
 
 from tests.unit.language.filter_cases import cel_cases, cel_environment
 from vedette.errors import FilterError
-from vedette.language.cel import parse_cel
-from vedette.language.documents import DocumentFilter, Environment, Outcome, Request, compile_filter
-from vedette.language.filter_limits import FilterLimits
-from vedette.language.filters import parse_filters
-from vedette.language.request_binding import bind_request
-from vedette.language.syntax import (
+from vedette.filters.bind_request import bind_request
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.document_filter import DocumentFilter, Environment, Outcome, Request, compile_filter
+from vedette.filters.filter_list import parse_filters
+from vedette.filters.limits import FilterLimits
+from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
     Call,

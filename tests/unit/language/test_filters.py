@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.language.filter_cases import load
 from vedette.errors import FilterError
-from vedette.language.documents import Environment, Outcome, compile_filter
-from vedette.language.filter_limits import FilterLimits
-from vedette.language.filters import parse_filters
-from vedette.language.syntax import Attribute, Binary, Call, ListLiteral, Literal, Variable
+from vedette.filters.document_filter import Environment, Outcome, compile_filter
+from vedette.filters.filter_list import parse_filters
+from vedette.filters.limits import FilterLimits
+from vedette.language.syntax.expressions import Attribute, Binary, Call, ListLiteral, Literal, Variable
 
 TABLE = load("truth_table")
 

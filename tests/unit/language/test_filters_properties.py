@@ -12,11 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vedette.errors import FilterError
-from vedette.language.cel import parse_cel
-from vedette.language.documents import Environment, Outcome, compile_filter
-from vedette.language.filter_limits import FilterLimits
-from vedette.language.filters import OPERATORS, parse_filters
-from vedette.language.queries import parse_query
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.collection_query import parse_query
+from vedette.filters.document_filter import Environment, Outcome, compile_filter
+from vedette.filters.filter_list import OPERATORS, parse_filters
+from vedette.filters.limits import FilterLimits
 
 WHOLE = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, 1, 2**53, 2**53 + 1])
 NUMBERS = (

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from vedette.element import Element
 from vedette.errors import QueryError
-from vedette.language.functions import FUNCTIONS, function_named, implementation
-from vedette.language.kinds import type_of_value
+from vedette.language.functions.registry import FUNCTIONS, function_named, implementation
 from vedette.language.types import (
     ANY_VALUE,
     BOOL,
@@ -27,6 +26,7 @@ from vedette.language.types import (
     node_type,
     union_of,
 )
+from vedette.language.value_kinds import type_of_value
 from vedette.values import INT_MAX, INT_MIN
 
 SUNDAY = datetime(2024, 3, 3, 4, 5, 6, 789_000, tzinfo=UTC)

@@ -17,7 +17,7 @@ from tests.unit.language.corpus import (
 )
 from tests.unit.language.ebnf import read_page
 from vedette.errors import ParseError
-from vedette.language.words import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "grammar.md"
 GRAMMAR = read_page(PAGE)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from vedette.errors import ParseError
-from vedette.language.lexer import tokenize
-from vedette.language.limits import Limits
+from vedette.language.parser.lexer import tokenize
+from vedette.language.parser.limits import Limits
 
 
 def kinds(text: str) -> list[str]:

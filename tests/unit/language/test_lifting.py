@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from tests.unit.language.corpus import Case, accepted_scripts, rejected_scripts
-from vedette.language.lexer import LITERAL_KINDS, tokenize
-from vedette.language.lifting import lift
 from vedette.language.parser import parse_lifted
+from vedette.language.parser.lexer import LITERAL_KINDS, tokenize
+from vedette.language.parser.template import lift
 from vedette.values import Value
 
 TAGS = {"string": "s", "int": "i", "float": "f", "timestamp": "t", "duration": "d"}

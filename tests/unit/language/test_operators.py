@@ -11,8 +11,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vedette.errors import QueryError
-from vedette.language.kinds import type_of_value
-from vedette.language.operators import ARITHMETIC, implementation, negation, negation_type, result_type
+from vedette.language.functions.operators import (
+    ARITHMETIC,
+    implementation,
+    negation,
+    negation_type,
+    result_type,
+)
 from vedette.language.types import (
     ANY_VALUE,
     BOOL,
@@ -27,6 +32,7 @@ from vedette.language.types import (
     node_type,
     union_of,
 )
+from vedette.language.value_kinds import type_of_value
 from vedette.values import INT_MAX, INT_MIN
 
 DAY = datetime(2024, 2, 29, tzinfo=UTC)

@@ -19,20 +19,7 @@ from vedette.language.parser import (
     parse_statement,
     parse_watch_options,
 )
-from vedette.language.statements import (
-    Assignment,
-    Kill,
-    Link,
-    Match,
-    MatchMutate,
-    OptionValue,
-    Set,
-    Spawn,
-    SpawnItem,
-    Watch,
-    WatchOption,
-)
-from vedette.language.syntax import (
+from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
     Call,
@@ -48,6 +35,19 @@ from vedette.language.syntax import (
     UnionType,
     Variable,
     Wildcard,
+)
+from vedette.language.syntax.statements import (
+    Assignment,
+    Kill,
+    Link,
+    Match,
+    MatchMutate,
+    OptionValue,
+    Set,
+    Spawn,
+    SpawnItem,
+    Watch,
+    WatchOption,
 )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vedette.language.declarations import (
+from vedette.language.parser import parse_declarations
+from vedette.language.syntax.declarations import (
     AttributeDeclaration,
     ConstraintDeclaration,
     Declaration,
@@ -16,9 +17,8 @@ from vedette.language.declarations import (
     PolicyDeclaration,
     RuleDeclaration,
 )
-from vedette.language.parser import parse_declarations
-from vedette.language.statements import Kill, Link, Set, Spawn, Unlink
-from vedette.language.syntax import Literal, NamedType
+from vedette.language.syntax.expressions import Literal, NamedType
+from vedette.language.syntax.statements import Kill, Link, Set, Spawn, Unlink
 
 
 def one(text: str) -> Declaration:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit.language.corpus import Case, places, rejected_ontologies, rejected_scripts
 from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
-from vedette.language.limits import Limits
 from vedette.language.parser import (
     parse_declarations,
     parse_expression,
@@ -14,7 +13,8 @@ from vedette.language.parser import (
     parse_statement,
     parse_watch_options,
 )
-from vedette.language.statements import Tick
+from vedette.language.parser.limits import Limits
+from vedette.language.syntax.statements import Tick
 
 
 @pytest.mark.parametrize("case", rejected_scripts(), ids=str)

@@ -27,8 +27,7 @@ from vedette.language.printer import (
     print_type,
     print_watch_options,
 )
-from vedette.language.statements import Watch
-from vedette.language.syntax import (
+from vedette.language.syntax.expressions import (
     Conditional,
     Expression,
     Index,
@@ -38,6 +37,7 @@ from vedette.language.syntax import (
     OptionalType,
     Variable,
 )
+from vedette.language.syntax.statements import Watch
 
 
 @pytest.mark.parametrize("case", accepted_scripts(), ids=str)

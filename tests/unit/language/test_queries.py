@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.language.filter_cases import load
 from vedette.errors import FilterError
-from vedette.language.cel import parse_cel
-from vedette.language.filters import Filter, parse_filters
-from vedette.language.queries import Query, parse_query
+from vedette.filters.cel_parser import parse_cel
+from vedette.filters.collection_query import Query, parse_query
+from vedette.filters.filter_list import Filter, parse_filters
 
 CASES = load("queries")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.language.automaton import compile_regex
-from vedette.language.regex import RegexError
+from vedette.language.schema.regex_automaton import compile_regex
+from vedette.language.schema.regex_parser import RegexError
 
 ATOMS = [
     "a",

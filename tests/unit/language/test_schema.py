@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 
 from tests.unit.language.schema_cases import define, define_all
 from vedette.errors import AnalysisError
-from vedette.language.declarations import (
+from vedette.language.parser import parse_declarations
+from vedette.language.schema.extend import extend_schema
+from vedette.language.schema.layer0 import LAYER0, layer0_schema
+from vedette.language.schema.model import AttributeType, Cardinality, NodeType, Schema
+from vedette.language.syntax.declarations import (
     AttributeDeclaration,
     ConstraintDeclaration,
     EdgeDeclaration,
     Modifier,
     NodeDeclaration,
 )
-from vedette.language.layer0 import LAYER0, layer0_schema
-from vedette.language.parser import parse_declarations
-from vedette.language.schema import AttributeType, Cardinality, NodeType, Schema
-from vedette.language.schema_build import extend_schema
-from vedette.language.syntax import NamedType
+from vedette.language.syntax.expressions import NamedType
 from vedette.language.types import INT, STRING, edge_type, node_type, union_of
 
 # --- types and aliases ------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.schema import journal_batch
+from vedette.pipeline.task import PipelineContext
 from vedette.sources.images import encode_image
 from vedette.sources.records import ChangeRow
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vedette.errors import PipelineError
-from vedette.pipeline.candidate import find_candidate
+from vedette.pipeline.queries.shadow import find_candidate
 from vedette.pipeline.spark_progress import StageTally
 
 MAIN = "print('another version')"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vedette.pipeline.capture import mask_row, masked
+from vedette.pipeline.queries.capture import mask_row, masked
 from vedette.sources.images import decode_image, encode_image
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.pipeline.causal import CausalHold
-from vedette.pipeline.ingest_desk import IngestDesk, Reached, Told
-from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange
+from vedette.transport.causal_order import CausalHold
+from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange
+from vedette.transport.receiver import IngestDesk, Reached, Told
 
 
 def change(offset: int, partition: int) -> DeliveredChange:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.unit.pipeline.batches import nowhere
 from vedette.clock import SystemClock
-from vedette.pipeline.checkpoints import committed_offset, first_offset
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_frames import Complete
-from vedette.pipeline.partition_states import StateTeller
-from vedette.sources.journal import open_journal
+from vedette.control.partition_status import StateTeller
+from vedette.pipeline.checkpoint import committed_offset, first_offset
+from vedette.pipeline.task import PipelineContext
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Partition, Source, SourceEvent
-from vedette.subscriptions.registry import Gateway
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.registry.registry import Gateway
+from vedette.testing.receiver import IngestReceiver
+from vedette.transport.ingest_messages import Complete
 
 
 def test_the_first_offset_stays(tmp_path: Path):

@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from vedette.control.partition_status import news
 from vedette.errors import PipelineError
 from vedette.pipeline.datasource import SMALL_RANGE, JournalStream, offset_of, plan_ranges
-from vedette.pipeline.ingest_frames import (
+from vedette.pipeline.schema import PROGRESS
+from vedette.sources.journal.seam import open_journal
+from vedette.sources.records import Partition, Source, SourceEvent
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
+from vedette.transport.hash_ring import Ring
+from vedette.transport.ingest_messages import (
     Accepted,
     Complete,
     Deliver,
@@ -25,12 +31,6 @@ from vedette.pipeline.ingest_frames import (
     Welcome,
     encode_frame,
 )
-from vedette.pipeline.partition_states import news
-from vedette.pipeline.ring import Ring
-from vedette.pipeline.schema import PROGRESS
-from vedette.sources.journal import open_journal
-from vedette.sources.records import Partition, Source, SourceEvent
-from vedette.subscriptions.registry import SubscriptionRegistry
 
 CHANGE = DeliveredChange(
     tenant="t", collection="c", key="k", op="update", partition=1, epoch=2, seq=3, offset=4, time_ms=5,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.pipeline.index_health import FAN_OUT, IndexHealth, Verdict
+from vedette.control.index_health import FAN_OUT, IndexHealth, Verdict
 
 
 def fed(

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.pipeline.ingest_desk import IngestDesk, Reached, Resync, Told, Unfiltered
-from vedette.pipeline.ingest_frames import Complete, Deliver, DeliveredChange, PartitionStatus, Status
+from vedette.transport.ingest_messages import Complete, Deliver, DeliveredChange, PartitionStatus, Status
+from vedette.transport.receiver import IngestDesk, Reached, Resync, Told, Unfiltered
 
 OLD, NEW = 1, 2
 """A subscription from the beginning, and one that comes with a later batch."""

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from vedette.pipeline import ingest_link
-from vedette.pipeline.ingest_frames import Deliver, DeliveredChange, FrameReader, WindowTold
-from vedette.pipeline.ingest_link import IngestLink
+from vedette.transport import ingest_client as ingest_link
+from vedette.transport.ingest_client import IngestLink
+from vedette.transport.ingest_messages import Deliver, DeliveredChange, FrameReader, WindowTold
 
 MOST = 10_000
 """What a portion may weigh in these tests."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vedette.pipeline import kept_open
-from vedette.pipeline.kept_open import KeptOpen, close_kept
+from vedette.pipeline import worker_cache as kept_open
+from vedette.pipeline.worker_cache import KeptOpen, close_kept
 
 
 class Store:

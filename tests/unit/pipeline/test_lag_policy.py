@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.pipeline.lag_policy import TRANSITIONS, LagPolicy, ModeChange
+from vedette.control.lag_policy import TRANSITIONS, LagPolicy, ModeChange
 
 
 def policy() -> LagPolicy:

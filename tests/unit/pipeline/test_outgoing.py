@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from tests.unit.pipeline.batches import batch_of, nowhere, row
 from vedette.errors import PipelineError
 from vedette.pipeline import deliver, outgoing
-from vedette.pipeline.context import PipelineContext
-from vedette.pipeline.ingest_desk import IngestDesk, Told
-from vedette.pipeline.ingest_frames import Deliver, DeliveredChange
 from vedette.pipeline.members import forget_gateways
 from vedette.pipeline.outgoing import Outgoing
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.topology import hot_path
-from vedette.sources.journal import open_journal
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import Gateway, SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.sources.journal.seam import open_journal
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import Gateway, SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
+from vedette.transport.ingest_messages import Deliver, DeliveredChange
+from vedette.transport.receiver import IngestDesk, Told
 
 # --- a model: links that fail at any moment ---------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from vedette.pipeline.sampled_log import MOST_SUBJECTS, SampledLog
 from vedette.testing import ManualClock
+from vedette.transport.sampled_log import MOST_SUBJECTS, SampledLog
 
 
 def test_repeats_are_counted_and_not_logged(caplog: pytest.LogCaptureFixture):

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from vedette.pipeline.queries.changes import METRICS
+from vedette.pipeline.queries.delivering_source import COUNTS
 from vedette.pipeline.service import PipelineService
-from vedette.pipeline.stream import METRICS
-from vedette.pipeline.telling import COUNTS
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from vedette.ingest.chunking import ChunkingConfig
-from vedette.ingest.embedding import HashingEmbedder
-from vedette.ingest.preparation import FileToRead, Without
-from vedette.pipeline.file_batches import BulkConfig, Recipe, SparkDesk, SparkPreparation
-from vedette.pipeline.file_rows import readiness_batch
+from vedette.pipeline.queries.file_batches import BulkConfig, Recipe, SparkDesk, SparkPreparation
+from vedette.pipeline.queries.file_rows import readiness_batch
+from vedette.search.chunking import ChunkingConfig
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.preparation import FileToRead, Without
 from vedette.testing import ManualClock
 
 CONFIG = BulkConfig(from_files=1_000, until_files=256, batch_files=512, idle_seconds=120, retry_seconds=300)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.unit.pipeline.batches import batch_of, nowhere, row
 from vedette.pipeline import telemetry
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import abandon, deliver, settle
 from vedette.pipeline.match import match
@@ -23,13 +22,14 @@ from vedette.pipeline.outgoing import close_links
 from vedette.pipeline.route import route
 from vedette.pipeline.schema import CHANGES, DELIVERIES, OUTCOME, journal_batch
 from vedette.pipeline.sequence import sequence
+from vedette.pipeline.task import PipelineContext
 from vedette.pipeline.topology import STAGES, fuse
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import Source
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.testing.ingest import IngestReceiver
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.testing.receiver import IngestReceiver
 
 NOWHERE = nowhere()
 

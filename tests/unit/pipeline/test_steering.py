@@ -13,13 +13,13 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from vedette.pipeline.figures import STATUS_FILE, PipelineFigures, figures_served, figures_text, read_figures
-from vedette.pipeline.steering import Steering, Targets
+from vedette.control.controller import Steering, Targets
+from vedette.control.status import STATUS_FILE, PipelineFigures, figures_served, figures_text, read_figures
 from vedette.sources.images import encode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.records import FIRST_SCAN, Partition, Quarantined, Source, SourceEvent
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
 from vedette.testing import ManualClock
 
 COUNTS = {

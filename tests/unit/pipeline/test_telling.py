@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vedette.pipeline.queries.delivering_source import sum_of_counts
 from vedette.pipeline.schema import OUTCOME
-from vedette.pipeline.telling import sum_of_counts
 
 
 def test_counts_of_all_ranges_are_added_up() -> None:

@@ -14,18 +14,18 @@ import pytest
 from pyspark.sql.streaming.state import GroupState
 
 from vedette.clock import SystemClock
-from vedette.pipeline.context import PipelineContext
 from vedette.pipeline.datasource import JournalStream
-from vedette.pipeline.kept_open import close_kept
-from vedette.pipeline.windows import _payload, fold, window_rows
-from vedette.policy.collections import SightRule
+from vedette.pipeline.queries.windows import _payload, fold, window_rows
+from vedette.pipeline.task import PipelineContext
+from vedette.pipeline.worker_cache import close_kept
+from vedette.policy.collection_policies import SightRule
 from vedette.sources.images import decode_image, encode_image
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.windowing import WindowEvent
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.subscriptions.windows.windowed_watch import WindowEvent
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS = "shop::orders", "shop::returns"

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vedette.clock import SystemClock
+from vedette.sources.files.file_stamp import ChangeKind, FileChange, FileStamp
+from vedette.sources.files.file_state import SeenFiles
 from vedette.sources.files.folder import UNSETTLED_MS, Folder, Look
 from vedette.sources.files.scan import scan
-from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import ChangeKind, FileChange, FileStamp
 
 
 class Place:

@@ -17,12 +17,12 @@ import pytest
 import vedette
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.sources.graph_log import GraphLogReader
+from vedette.sources.graph.reader import GraphLogReader
 from vedette.sources.images import decode_image, encode_image
-from vedette.sources.journal import open_journal
-from vedette.sources.keeper import SourceKeeper, check_source
-from vedette.sources.rate import TokenBucket
+from vedette.sources.journal.seam import open_journal
+from vedette.sources.rate_limit import TokenBucket
 from vedette.sources.reader import QuickRetries, run_reader
+from vedette.sources.reader_supervisor import SourceKeeper, check_source
 from vedette.sources.records import Source, SourceEvent
 from vedette.testing import ManualClock
 

@@ -19,10 +19,10 @@ from tests.mongodb.server import mongodb_uri
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, StoreError
 from vedette.sources.images import decode_image
-from vedette.sources.journal import open_journal
-from vedette.sources.keeper import check_source
+from vedette.sources.journal.seam import open_journal
+from vedette.sources.mongodb.change_events import key_of, plain, read_event
 from vedette.sources.mongodb.reader import MongodbReader
-from vedette.sources.mongodb.reading import key_of, plain, read_event
+from vedette.sources.reader_supervisor import check_source
 from vedette.sources.records import Source
 
 __all__ = ["mongodb_uri"]

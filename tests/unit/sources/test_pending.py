@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.sources.files.pending import PendingPaths
+from vedette.sources.files.debounce import PendingPaths
 
 
 def test_the_first_word_of_a_path_is_followed_up_soon() -> None:

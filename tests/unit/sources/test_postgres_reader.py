@@ -17,7 +17,7 @@ import pytest
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, VedetteError
 from vedette.sources.images import decode_image
-from vedette.sources.journal import CollectionJournal, open_journal
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.postgres.reader import PostgresReader
 from vedette.sources.reader import QuickRetries, run_reader
 from vedette.sources.records import Source

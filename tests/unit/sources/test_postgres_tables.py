@@ -13,10 +13,10 @@ from psycopg import sql
 from tests.unit.sources.test_postgres_reader import Shop, drained
 from vedette.clock import SystemClock
 from vedette.errors import SourceError
-from vedette.sources.journal import open_journal
+from vedette.sources.journal.seam import open_journal
 from vedette.sources.postgres import reader as reading
 from vedette.sources.postgres.pgoutput import Begin
-from vedette.sources.postgres.place import WatchedTable
+from vedette.sources.postgres.position import WatchedTable
 from vedette.sources.postgres.reader import PostgresReader
 from vedette.sources.records import Source
 

@@ -11,10 +11,10 @@ import pytest
 
 from vedette.clock import SystemClock
 from vedette.errors import SourceError, VedetteError
-from vedette.sources import keeper as keeping
-from vedette.sources.journal import CollectionJournal, open_journal
-from vedette.sources.keeper import SourceKeeper, check_source
+from vedette.sources import reader_supervisor as keeping
+from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.reader import CHUNK_BYTES, chunks, run_reader
+from vedette.sources.reader_supervisor import SourceKeeper, check_source
 from vedette.sources.records import FIRST_SCAN, Source
 
 SOURCE = Source(name="x", kind="mongodb", address="")

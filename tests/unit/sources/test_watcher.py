@@ -13,11 +13,11 @@ import pytest
 
 from vedette.clock import SystemClock
 from vedette.sources.files import watcher
+from vedette.sources.files.file_stamp import ChangeKind, FileChange
+from vedette.sources.files.file_state import SeenFiles
 from vedette.sources.files.folder import UNSETTLED_MS, Folder
-from vedette.sources.files.hearing import Hearing
-from vedette.sources.files.seen import SeenFiles
+from vedette.sources.files.fs_events import Hearing
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import ChangeKind, FileChange
 from vedette.sources.files.watcher import FolderWatcher, WatcherTiming, polling_reason
 
 PATIENCE_SECONDS = 60

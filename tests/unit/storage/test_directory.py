@@ -15,14 +15,14 @@ import pytest
 
 from tests.storage import as_nobody
 from vedette.errors import StoreError
-from vedette.storage.directory import DirectoryHome, list_databases
-from vedette.storage.home import open_home
+from vedette.storage.catalog import open_home
 from vedette.storage.memory import MemoryHome
 from vedette.storage.seam import Batch
+from vedette.storage.sqlite.directory import DirectoryHome, list_databases
 
 HOLD = """
 import sys
-from vedette.storage.home import open_home
+from vedette.storage.catalog import open_home
 home = open_home(sys.argv[1])
 home.open("default").load()
 print("held", flush=True)

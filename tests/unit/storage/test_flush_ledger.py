@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.errors import StoreError
-from vedette.storage.flush_ledger import TRANSITIONS, FlushEvent, FlushLedger, FlushState
+from vedette.storage.flush_queue import TRANSITIONS, FlushEvent, FlushLedger, FlushState
 
 FULL = StoreError("E6001", "no space left")
 

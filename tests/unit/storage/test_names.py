@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vedette.errors import StoreError
 from vedette.storage.names import MAX_NAME_BYTES, decode_name, encode_name
-from vedette.storage.postgres_home import schema_name
+from vedette.storage.postgres.catalog import schema_name
 
 PAIRS = [
     ("default", "default"),

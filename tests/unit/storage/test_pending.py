@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from vedette.errors import StoreError
 from vedette.storage.memory import MemoryStore
-from vedette.storage.mover import Mover
-from vedette.storage.pending import decode_pending, encode_pending, net_effect
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
-from vedette.storage.sqlite import SqliteStore
-from vedette.storage.sqlite_file import LOG_BYTES
+from vedette.storage.sqlite.background import Mover
+from vedette.storage.sqlite.connection import LOG_BYTES
+from vedette.storage.sqlite.pending import decode_pending, encode_pending, net_effect
+from vedette.storage.sqlite.store import SqliteStore
 
 
 class StillMover:
@@ -66,7 +66,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(path: Path) -> Iterator[SqliteStore]:
     """A store that enters nothing by itself."""
-    with patch("vedette.storage.sqlite.Mover", StillMover):
+    with patch("vedette.storage.sqlite.store.Mover", StillMover):
         store = SqliteStore(path)
     store.load()
     yield store
@@ -162,7 +162,7 @@ def test_nobody_can_tell_kept_from_entered(history: list[dict[str, Any] | str]) 
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # none of the many syncs matters
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
         for name, value in {"Mover": StillMover, "MOVED_ROWS": 3, "KEPT_ROWS": 7}.items():
-            stack.enter_context(patch(f"vedette.storage.sqlite.{name}", value))
+            stack.enter_context(patch(f"vedette.storage.sqlite.store.{name}", value))
         path, number = folder / "0.sqlite", 0
         store, twin = SqliteStore(path), MemoryStore()
         store.load()
@@ -223,7 +223,7 @@ def test_nothing_is_kept_by_a_store_that_does_not_sync(path: Path) -> None:
 
 
 def test_what_waits_is_bounded(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite.MOST_PENDING_ROWS", 20)
+    monkeypatch.setattr("vedette.storage.sqlite.store.MOST_PENDING_ROWS", 20)
     for tick in range(1, 100):
         store.append(Batch(tick=tick, puts=[node(f"n{tick}")]))
     assert pending(path) <= 11
@@ -322,7 +322,7 @@ def test_the_log_is_made_longer_ahead_of_what_is_written(path: Path, tmp_path: P
 
 
 def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.mover.RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("vedette.storage.sqlite.background.RETRY_SECONDS", 0.001)
     calls: list[int] = []
     done = Flag()
 
@@ -376,7 +376,7 @@ def test_how_much_a_mover_does_at_a_time(busy: bool, late: bool, left: int) -> N
 def test_a_mover_that_nobody_asks_ends_its_thread_and_starts_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("vedette.storage.mover.LINGER_SECONDS", 0.01)
+    monkeypatch.setattr("vedette.storage.sqlite.background.LINGER_SECONDS", 0.01)
     threads: list[Thread] = []
 
     def move() -> int:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from vedette.errors import StoreError
-from vedette.storage.schema import APPLICATION_ID, MIGRATIONS, POSTGRES_MIGRATIONS, Migration
 from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
-from vedette.storage.sqlite import SqliteStore
+from vedette.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, POSTGRES_MIGRATIONS, Migration
+from vedette.storage.sqlite.store import SqliteStore
 
 CASES = Path(__file__).parents[2] / "cases" / "storage"
 FORMAT_1, FORMAT_2 = CASES / "sqlite-format-1.sql", CASES / "sqlite-format-2.sql"
@@ -191,7 +191,7 @@ def test_a_second_writer_that_lost_its_claim_is_refused(path: Path) -> None:
 
 
 def test_a_long_journal_is_trimmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vedette.storage.sqlite.TRIM_ROWS", 7)
+    monkeypatch.setattr("vedette.storage.sqlite.store.TRIM_ROWS", 7)
     store = SqliteStore(path)
     store.append(
         Batch(tick=1, journal=[JournalRow(1, "t", "T", "k", None, None, time) for time in range(50)])

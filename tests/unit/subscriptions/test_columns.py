@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vedette.subscriptions.columns import column_of
+from vedette.subscriptions.index.columns import column_of
 
 TEXTS = st.builds(
     lambda text, times: text * times, st.sampled_from(["x", "é", "ab\0", ""]), st.integers(0, 80)

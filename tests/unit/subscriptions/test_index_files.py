@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.subscriptions import index_files
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.index_files import Compactor, Manifest
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.index import versions as index_files
+from vedette.subscriptions.index.versions import Compactor, Manifest
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
 
 
 def test_many_who_come_while_a_source_is_quiet_are_remembered(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.subscriptions.columns import UInts
-from vedette.subscriptions.key_table import KeyTable, key_table
+from vedette.subscriptions.index.columns import UInts
+from vedette.subscriptions.index.hash_table import KeyTable, key_table
 
 MOST = 2**64 - 1
 SIZES = [0, 1, 2, 60, 4_095, 4_096, 4_097, 30_000]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from vedette.errors import FilterError, StoreError, SubscriptionError
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.index_files import KEEP_MS, Compactor, latest_version, open_version
-from vedette.subscriptions.matching import match_segments
-from vedette.subscriptions.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import match_segments
+from vedette.subscriptions.index.versions import KEEP_MS, Compactor, latest_version, open_version
+from vedette.subscriptions.registry.registry import Quotas, SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
 from vedette.testing import ManualClock
 
 _NUMBERS = count()

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from vedette.subscriptions.blocks import open_blocks, write_blocks
-from vedette.subscriptions.forms import Form, take_apart
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.matching import match_segment
-from vedette.subscriptions.segment import Entry, Segment, write_segment
+from vedette.subscriptions.index.array_file import open_blocks, write_blocks
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import match_segment
+from vedette.subscriptions.index.segment import Entry, Segment, write_segment
+from vedette.subscriptions.spec import Form, take_apart
 
 
 def test_a_segment_without_tables_is_read_as_one_with(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from weakref import ref
 import msgspec
 import numpy as np
 
-from vedette.subscriptions.forms import Form, take_apart
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.matching import match_segment
-from vedette.subscriptions.segment import Entry, Shelf, write_segment
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import match_segment
+from vedette.subscriptions.index.segment import Entry, Shelf, write_segment
+from vedette.subscriptions.spec import Form, take_apart
 
 
 def written(folder: Path, name: str, source: str) -> Path:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vedette.subscriptions.forms import Form
-from vedette.subscriptions.image_rows import DocumentChange, ImageRows
-from vedette.subscriptions.index_files import Compactor, open_version
-from vedette.subscriptions.matching import match_segments
-from vedette.subscriptions.registry import SubscriptionRegistry, SubscriptionRequest
-from vedette.subscriptions.windowed import windowed_subscriptions
+from vedette.subscriptions.index.change_batch import DocumentChange, ImageRows
+from vedette.subscriptions.index.matcher import match_segments
+from vedette.subscriptions.index.versions import Compactor, open_version
+from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
+from vedette.subscriptions.spec import Form
+from vedette.subscriptions.windows.windowed_subscriptions import windowed_subscriptions
 
 MADE = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PLAIN = "WATCH o: shop::orders WHERE o.n > $least RETURN o.n"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, tell
-from vedette.testing.stories.format import Advance, Define, Say
+from vedette.testing.stories.parser import Advance, Define, Say
 
 HEAD = """
 .ontology people

@@ -8,8 +8,8 @@ from vedette.change import Event
 from vedette.testing.clock import START
 from vedette.testing.stories import EmbeddedHost, StoryFailed, StoryFormatError, read_stories, tell
 from vedette.testing.stories.events import differ, read_event, show_event
-from vedette.testing.stories.listening import Listening
-from vedette.testing.stories.watch_steps import Told
+from vedette.testing.stories.steps import Told
+from vedette.testing.stories.watches import Listening
 
 BEGIN = """\
 === x | a story

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import vedette
-from vedette.language.resolved import PathElement
-from vedette.watch.attention import attention
+from vedette.language.resolve.tree import PathElement
+from vedette.watch.shapes.relevant_attributes import attention
 
 ONTOLOGY = """
     node Person { name: String, rank: Int = 0, mood: String = "calm", friend: Person? }

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.language.aggregates import make_aggregate
-from vedette.language.resolved import AggregateCall, Fixed
+from vedette.language.functions.aggregates import make_aggregate
+from vedette.language.resolve.tree import AggregateCall, Fixed
 from vedette.language.types import ANY_VALUE, INT
+from vedette.watch.aggregates import MAINTAINED, Groups, maintained
 from vedette.watch.delta import same
-from vedette.watch.groups import MAINTAINED, Groups, maintained
 
 VALUE = Fixed(None, ANY_VALUE)
 NAMES = sorted(MAINTAINED)

@@ -9,7 +9,7 @@ import pytest
 import vedette
 from vedette.watch.buffer import Entry
 from vedette.watch.delta import Delta
-from vedette.watch.recent import PastEvent, Recent
+from vedette.watch.recent_events import PastEvent, Recent
 from vedette.watch.watch import Watch
 
 

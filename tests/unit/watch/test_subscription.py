@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vedette.watch.subscription import TRANSITIONS, WatchEventKind, WatchStatus, next_status
+from vedette.watch.status import TRANSITIONS, WatchEventKind, WatchStatus, next_status
 
 LIFE = [
     ("active", "pause", "paused"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.watch.table import NumberedTable
+from vedette.watch.numbered_table import NumberedTable
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3000)), max_size=60), st.integers(0, 3000))

@@ -10,9 +10,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from vedette.cli.shell.highlighting import KEYWORDS
-from vedette.language.functions import FUNCTIONS
-from vedette.language.schema import EdgeType, NodeType, Schema
-from vedette.language.words import DECLARATION_WORDS
+from vedette.language.functions.registry import FUNCTIONS
+from vedette.language.schema.model import EdgeType, NodeType, Schema
+from vedette.language.syntax.grammar import DECLARATION_WORDS
 
 __all__ = ["ShellCompleter", "Vocabulary", "suggestions"]
 

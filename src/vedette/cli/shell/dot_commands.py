@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vedette.cli.failure import CommandFailed
-from vedette.language.schema import AttributeType, EdgeType, NodeType
+from vedette.cli.errors import CommandFailed
+from vedette.language.schema.model import AttributeType, EdgeType, NodeType
 from vedette.language.types import describe
 
 if TYPE_CHECKING:
-    from vedette.cli.shell.conversation import Conversation
+    from vedette.cli.shell.session import Conversation
 
 __all__ = ["COMMANDS", "DotCommand", "run_dot_command"]
 

@@ -11,9 +11,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from vedette.language.literals import DURATION, FLOAT, INT, NAME, STRING, TIMESTAMP
-from vedette.language.syntax import AGGREGATES
-from vedette.language.words import DECLARATION_WORDS, RESERVED_WORDS
+from vedette.language.parser.literals import DURATION, FLOAT, INT, NAME, STRING, TIMESTAMP
+from vedette.language.syntax.expressions import AGGREGATES
+from vedette.language.syntax.grammar import DECLARATION_WORDS, RESERVED_WORDS
 
 __all__ = ["STYLES", "MewLexer", "pieces"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedette.cli.shell.conversation import Conversation
-from vedette.cli.shell.entries import entries
+from vedette.cli.shell.input import entries
+from vedette.cli.shell.session import Conversation
 
 __all__ = ["converse_by_pipe"]
 

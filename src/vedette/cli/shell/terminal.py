@@ -15,11 +15,11 @@ from prompt_toolkit.styles import Style
 
 from vedette.cli.options import directory_of
 from vedette.cli.shell.completion import ShellCompleter, Vocabulary
-from vedette.cli.shell.conversation import Conversation
 from vedette.cli.shell.dot_commands import COMMANDS
-from vedette.cli.shell.entries import is_finished
 from vedette.cli.shell.highlighting import STYLES, MewLexer
+from vedette.cli.shell.input import is_finished
 from vedette.cli.shell.interruption import uninterrupted
+from vedette.cli.shell.session import Conversation
 from vedette.cli.version import version_text
 
 __all__ = ["converse_at_terminal", "history_file", "prompt_session"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from vedette.cli.display import Display
-from vedette.engine.session import Session
-from vedette.engine.watch_handle import WatchHandle
+from vedette.cli.output.display import Display
+from vedette.engine.session.session import Session
+from vedette.engine.session.watch_handle import WatchHandle
 from vedette.errors import VedetteError
 
 __all__ = ["HeldWatches"]

@@ -5,6 +5,6 @@ what two processes do at the same time is as if one came after the other, and a 
 stale copy.
 """
 
-from vedette.handshake.tables.handshake_tables import HandshakeTables
+from vedette.handshake.tables.handshake_db import HandshakeTables
 
 __all__ = ["HandshakeTables"]

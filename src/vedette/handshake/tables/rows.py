@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from vedette.handshake.circuit import Circuit, CircuitState
-from vedette.handshake.configs import WatchFolderConfig, WatchType
-from vedette.handshake.coordinator import Capacity
+from vedette.handshake.capacity import Capacity
+from vedette.handshake.circuit_breaker import Circuit, CircuitState
+from vedette.handshake.config import WatchFolderConfig, WatchType
 from vedette.handshake.degradation import Degradation, DegradationLevel
+from vedette.handshake.error_patterns import ErrorPattern, PatternKey, PatternType
 from vedette.handshake.exclusions import Exclusion, ExclusionType
 from vedette.handshake.health import DisabledBy, HealthStatus, WatchHealth
-from vedette.handshake.patterns import ErrorPattern, PatternKey, PatternType
 from vedette.values import timestamp_from_text, timestamp_to_text
 
 __all__ = [

@@ -19,7 +19,7 @@ A migration is never edited once it was released; a new one goes to the end.
 
 from __future__ import annotations
 
-from vedette.storage.schema import Migration
+from vedette.storage.sqlite.migrations import Migration
 
 __all__ = ["APPLICATION_ID", "MIGRATIONS", "TASK_ORDER", "task_status"]
 

@@ -1,6 +1,6 @@
 """The parser: a hand-written recursive descent over the lexer's tokens (docs/reference/grammar.md)."""
 
-from vedette.language.parser.entry import (
+from vedette.language.parser.parse import (
     LiftedParse,
     parse_declarations,
     parse_expression,

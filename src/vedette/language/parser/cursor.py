@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NoReturn
 
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.lexer import Token, tokenize
-from vedette.language.limits import DEFAULT_LIMITS, Limits
-from vedette.language.words import CLOSED_WORDS, RESERVED_WORDS
+from vedette.language.parser.lexer import Token, tokenize
+from vedette.language.parser.limits import DEFAULT_LIMITS, Limits
+from vedette.language.syntax.grammar import CLOSED_WORDS, RESERVED_WORDS
 from vedette.values import INT_MAX
 
 __all__ = ["Cursor", "Mistake"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vedette.language.declarations import (
+from vedette.language.parser.recovery import Recovery
+from vedette.language.parser.type_declarations import TypeDeclarationParser
+from vedette.language.syntax.declarations import (
     ConstraintDeclaration,
     Declaration,
     OntologyDeclaration,
@@ -12,11 +14,9 @@ from vedette.language.declarations import (
     PolicyDeclaration,
     RuleDeclaration,
 )
-from vedette.language.parser.attributes import TypeDeclarationParser
-from vedette.language.parser.recovery import Recovery
-from vedette.language.statements import Action, Kill, Link, Set, Spawn, Unlink
-from vedette.language.syntax import TypeExpression, Variable, Wildcard
-from vedette.language.words import DECLARATION_WORDS, STATEMENT_WORDS
+from vedette.language.syntax.expressions import TypeExpression, Variable, Wildcard
+from vedette.language.syntax.grammar import DECLARATION_WORDS, STATEMENT_WORDS
+from vedette.language.syntax.statements import Action, Kill, Link, Set, Spawn, Unlink
 
 __all__ = ["DeclarationParser"]
 

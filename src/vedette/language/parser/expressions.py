@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from vedette.language.diagnostics import Span
-from vedette.language.lexer import Token
-from vedette.language.parser.types import TypeParser
-from vedette.language.syntax import (
+from vedette.language.parser.lexer import Token
+from vedette.language.parser.type_expressions import TypeParser
+from vedette.language.syntax.expressions import (
     AGGREGATES,
     Aggregate,
     Attribute,
@@ -30,7 +30,7 @@ from vedette.language.syntax import (
     Unary,
     Variable,
 )
-from vedette.language.words import RESERVED_WORDS
+from vedette.language.syntax.grammar import RESERVED_WORDS
 from vedette.values import INT_MAX, INT_MIN
 
 __all__ = ["COMPARISON_POWER", "MINUS_POWER", "NOT_POWER", "POWERS", "SUFFIX_POWER", "ExpressionParser"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vedette.language.parser.expressions import ExpressionParser
-from vedette.language.syntax import (
+from vedette.language.syntax.expressions import (
     Call,
     EdgePattern,
     EdgeReferenceType,
@@ -14,7 +14,7 @@ from vedette.language.syntax import (
     Variable,
     Wildcard,
 )
-from vedette.language.words import RESERVED_WORDS
+from vedette.language.syntax.grammar import RESERVED_WORDS
 
 __all__ = ["PatternParser"]
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
 from vedette.language.diagnostics import Diagnostic, Span
-from vedette.language.lexer import Token
 from vedette.language.parser.cursor import Cursor, Mistake
+from vedette.language.parser.lexer import Token
 
 __all__ = ["Recovery", "error_from"]
 

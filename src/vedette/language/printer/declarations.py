@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from vedette.language.declarations import (
+from vedette.language.parser.literals import NAME
+from vedette.language.printer.expressions import (
+    print_expression,
+    print_pattern,
+    print_string,
+    print_type,
+    print_where,
+)
+from vedette.language.printer.statements import print_statement
+from vedette.language.syntax.declarations import (
     AliasDeclaration,
     AttributeDeclaration,
     ConstraintDeclaration,
@@ -19,16 +28,7 @@ from vedette.language.declarations import (
     PolicyDeclaration,
     RuleDeclaration,
 )
-from vedette.language.literals import NAME
-from vedette.language.printer.expressions import (
-    print_expression,
-    print_pattern,
-    print_string,
-    print_type,
-    print_where,
-)
-from vedette.language.printer.statements import print_statement
-from vedette.language.syntax import TypeExpression
+from vedette.language.syntax.expressions import TypeExpression
 
 __all__ = ["print_declaration", "print_declarations"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from vedette.language.parser.expressions import COMPARISON_POWER, MINUS_POWER, NOT_POWER, POWERS, SUFFIX_POWER
-from vedette.language.syntax import (
+from vedette.language.syntax.expressions import (
     Aggregate,
     AnyType,
     Attribute,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vedette.language.parser.watching import EXPRESSION_OPTIONS
+from vedette.language.parser.watches import EXPRESSION_OPTIONS
 from vedette.language.printer.expressions import (
     print_expression,
     print_order_term,
@@ -13,7 +13,16 @@ from vedette.language.printer.expressions import (
     print_type,
     print_where,
 )
-from vedette.language.statements import (
+from vedette.language.syntax.expressions import (
+    Aggregate,
+    Call,
+    Exists,
+    Expression,
+    PatternAggregate,
+    Projection,
+    Variable,
+)
+from vedette.language.syntax.statements import (
     Ack,
     Action,
     AlterWatch,
@@ -54,15 +63,6 @@ from vedette.language.statements import (
     Unlink,
     Watch,
     WatchOption,
-)
-from vedette.language.syntax import (
-    Aggregate,
-    Call,
-    Exists,
-    Expression,
-    PatternAggregate,
-    Projection,
-    Variable,
 )
 
 __all__ = ["print_script", "print_statement", "print_watch_options"]

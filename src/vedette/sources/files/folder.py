@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vedette.clock import Clock
+from vedette.sources.files.file_stamp import FileChange, FileStamp, compare
+from vedette.sources.files.file_state import SeenFiles
 from vedette.sources.files.scan import Listing, Scan, rescan, scan, way_to
-from vedette.sources.files.seen import SeenFiles
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import FileChange, FileStamp, compare
 from vedette.values import timestamp_to_ms
 
 __all__ = ["Folder", "Look"]

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from vedette.sources.files.file_stamp import FileStamp
 from vedette.sources.files.selection import FolderSelection
-from vedette.sources.files.stamps import FileStamp
 
 __all__ = ["FolderStamp", "Listing", "Scan", "rescan", "scan", "stamp_of", "way_to"]
 

@@ -24,10 +24,10 @@ from threading import Event, Thread
 from typing import Protocol
 
 from vedette.clock import Clock
+from vedette.sources.files.debounce import MOST_PATHS, PendingPaths
+from vedette.sources.files.file_stamp import FileChange
 from vedette.sources.files.folder import Folder, Look
-from vedette.sources.files.hearing import Hearing
-from vedette.sources.files.pending import MOST_PATHS, PendingPaths
-from vedette.sources.files.stamps import FileChange
+from vedette.sources.files.fs_events import Hearing
 
 __all__ = ["FolderListener", "FolderWatcher", "WatcherTiming", "polling_reason"]
 

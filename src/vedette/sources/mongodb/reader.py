@@ -21,8 +21,8 @@ from pymongo.synchronous.change_stream import CollectionChangeStream
 
 from vedette.clock import Clock
 from vedette.errors import SourceError
-from vedette.sources.journal import CollectionJournal
-from vedette.sources.mongodb.reading import ChangeRead, key_of, plain, read_event
+from vedette.sources.journal.seam import CollectionJournal
+from vedette.sources.mongodb.change_events import ChangeRead, key_of, plain, read_event
 from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.reader import (
     CHUNK,

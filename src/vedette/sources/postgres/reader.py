@@ -21,15 +21,15 @@ from psycopg import sql
 
 from vedette.clock import Clock
 from vedette.errors import SourceError
-from vedette.sources.journal import CollectionJournal
+from vedette.hashing import text_hash
+from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.postgres.pgoutput import Relation
-from vedette.sources.postgres.place import Place, WatchedTable, lsn_text
+from vedette.sources.postgres.position import Place, WatchedTable, lsn_text
 from vedette.sources.postgres.tables import identifier, watchable, watched
 from vedette.sources.postgres.transactions import TableChanged, Transactions, collection_of
 from vedette.sources.postgres.values import SETTINGS, Values, key_text
 from vedette.sources.reader import CHUNK, Document, append_scan, image_or_quarantine
 from vedette.sources.records import Source
-from vedette.sources.stable_hash import text_hash
 from vedette.values import timestamp_to_ms
 
 __all__ = ["PostgresReader"]

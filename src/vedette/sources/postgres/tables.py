@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from vedette.errors import SourceError
-from vedette.sources.postgres.place import WatchedTable
+from vedette.sources.postgres.position import WatchedTable
 
 __all__ = ["identifier", "watchable", "watched"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from vedette.errors import SourceError
 from vedette.sources.images import decode_image, encode_image
-from vedette.sources.journal import CollectionJournal
+from vedette.sources.journal.seam import CollectionJournal
 from vedette.sources.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -24,7 +24,7 @@ from vedette.sources.postgres.pgoutput import (
     Updated,
     read_message,
 )
-from vedette.sources.postgres.place import Place, WatchedTable
+from vedette.sources.postgres.position import Place, WatchedTable
 from vedette.sources.postgres.values import Values, key_text
 from vedette.sources.reader import CHUNK, CHUNK_BYTES, image_or_quarantine
 from vedette.sources.records import Source, SourceEvent

@@ -59,9 +59,9 @@ What a statement must answer, below it; what is not said is not looked at, but a
     ! E3601 words         the error's code (or `E1102/E8004`) and words of it; further lines `! words`, `!not words`
 """
 
-from vedette.testing.stories.embedded import EmbeddedHost
-from vedette.testing.stories.format import Story, StoryFormatError, read_stories
+from vedette.testing.stories.embedded_host import EmbeddedHost
 from vedette.testing.stories.host import StoryHost
-from vedette.testing.stories.telling import StoryFailed, tell
+from vedette.testing.stories.parser import Story, StoryFormatError, read_stories
+from vedette.testing.stories.runner import StoryFailed, tell
 
 __all__ = ["EmbeddedHost", "Story", "StoryFailed", "StoryFormatError", "StoryHost", "read_stories", "tell"]

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any
 
 from vedette.change import Event
-from vedette.testing.stories.rendering import Names, render
+from vedette.testing.stories.values import Names, render
 from vedette.values import duration_to_text
 
 __all__ = ["PAYLOADS", "ShownEvent", "differ", "read_event", "show_event"]

@@ -1,0 +1,47 @@
+"""Opening the place where the data is, for the length of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from vedette.cli.options import directory_of
+from vedette.cli.output.display import Display
+from vedette.cli.served_directory import ServedHome
+from vedette.engine.data_directory import Vedette, open_vedette
+from vedette.engine.session.session import Session
+from vedette.processes.server_file import read_server_file
+
+__all__ = ["open_place", "open_session", "session_in"]
+
+
+@contextmanager
+def open_place(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
+    """The home at `location`; says so when it makes a new data directory. `alone`: not through a running server."""
+    directory = directory_of(location)
+    server = read_server_file(directory) if directory is not None and not alone else None
+    if server is not None and directory is not None:
+        with ServedHome(directory, server) as served:
+            yield cast("Vedette", served)  # the part of a home that commands use
+        return
+    is_new = directory is not None and not (directory / "format").exists()
+    with open_vedette(location) as home:
+        if is_new:
+            display.note(f"{location} is a new data directory")
+        yield home
+
+
+@contextmanager
+def open_session(
+    location: str, database: str, actor: str | None = None, *, display: Display
+) -> Iterator[Session]:
+    with open_place(location, display=display) as home, session_in(home, database, actor, display) as session:
+        yield session
+
+
+def session_in(home: Vedette, database: str, actor: str | None, display: Display) -> Session:
+    """A session with a database of the home; says so when it makes a new one."""
+    if database not in home.databases():
+        display.note(f"'{database}' is a new database")
+    return home.database(database).session(actor)

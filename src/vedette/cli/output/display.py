@@ -1,0 +1,155 @@
+"""Where the commands show what happened: tables and sentences, or one JSON object per line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vedette.change import Event
+from vedette.cli.errors import error_text
+from vedette.cli.output.event_text import event_lines
+from vedette.cli.output.json_output import json_line, result_record
+from vedette.cli.output.tables import drawn_table, plain_table, summary
+from vedette.cli.output.values import visible
+from vedette.engine.context.result import Result
+from vedette.errors import VedetteError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Display", "JsonDisplay", "QuietDisplay", "TableDisplay", "console_for", "display_for"]
+
+MOST_DRAWN = 1_000
+"""Rows shown at a terminal."""
+_UNLIMITED = 100_000
+"""Columns of what is no terminal: nothing is folded there."""
+_EVENT_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+"""By type of event; all others are cyan."""
+
+
+class Display(Protocol):
+    """Results go to standard output; notes, warnings and errors to standard error."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None: ...
+
+    def defined(self, names: Sequence[str]) -> None:
+        """These names are new in the ontology; none: it was all there already."""
+        ...
+
+    def event(self, watch: str, event: Event) -> None:
+        """What the watch of this name or id is told."""
+        ...
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def warning(self, text: str) -> None: ...
+
+    def error(self, error: VedetteError, place: str = "") -> None: ...
+
+    def failure(self, text: Text | str) -> None: ...
+
+
+def display_for(*, json: bool) -> Display:
+    return JsonDisplay() if json else TableDisplay()
+
+
+def console_for(*, error: bool = False) -> Console:
+    """Colours only where they can be seen; rich keeps to NO_COLOR by itself."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    width = None if stream.isatty() else _UNLIMITED
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+class _Speaking:
+    """What both displays say on standard error."""
+
+    def __init__(self) -> None:
+        self.err = console_for(error=True)
+
+    def note(self, text: str) -> None:
+        self.err.print(visible(text), style="dim")
+
+    def warning(self, text: str) -> None:
+        self.err.print(f"warning: {visible(text)}", style="yellow")
+
+    def error(self, error: VedetteError, place: str = "") -> None:
+        self.err.print(error_text(error, place), soft_wrap=True)
+
+    def failure(self, text: Text | str) -> None:
+        self.err.print(text, style="" if not isinstance(text, str) else "bold red", soft_wrap=True)
+
+
+class TableDisplay(_Speaking):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = console_for()
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        if result.columns:
+            self.listing(result.columns, result.rows)
+        for text in result.warnings:
+            self.warning(text)
+        self.out.print(summary(result, seconds), style="green" if not result.columns else "dim")
+
+    def defined(self, names: Sequence[str]) -> None:
+        if names:
+            self.out.print(f"defined {visible(', '.join(names))}", style="green", soft_wrap=True)
+        else:
+            self.out.print("nothing new: all of this was defined before", style="dim")
+
+    def event(self, watch: str, event: Event) -> None:
+        style = _EVENT_STYLES.get(event.type, "cyan")
+        for line in event_lines(watch, event):
+            self.out.print(line, style=style, soft_wrap=True)
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        if not self.out.is_terminal:
+            print("\n".join(plain_table(columns, rows)), flush=True)
+            return
+        self.out.print(drawn_table(columns, rows[:MOST_DRAWN]))
+        if len(rows) > MOST_DRAWN:
+            self.note(f"… and {len(rows) - MOST_DRAWN:,} more rows: add LIMIT, or write them to a file.")
+
+
+class JsonDisplay(_Speaking):
+    """Warnings are part of the result; a time that was taken is added as `seconds`."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        record = result_record(result)
+        self._print(record if seconds is None else {**record, "seconds": round(seconds, 6)})
+
+    def defined(self, names: Sequence[str]) -> None:
+        self._print({"defined": names})
+
+    def event(self, watch: str, event: Event) -> None:
+        self._print({"watch": watch, **event.to_dict()})
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._print({"columns": columns, "rows": rows})
+
+    def _print(self, record: Any) -> None:
+        print(json_line(record), flush=True)
+
+
+class QuietDisplay(_Speaking):
+    """Only what is out of the ordinary is said."""
+
+    def result(self, result: Result, seconds: float | None = None) -> None:
+        del seconds  # nothing is shown that it could stand beside
+        for text in result.warnings:
+            self.warning(text)
+
+    def defined(self, names: Sequence[str]) -> None:
+        pass
+
+    def event(self, watch: str, event: Event) -> None:
+        pass
+
+    def listing(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        pass

@@ -1,0 +1,78 @@
+"""`vedette config`: the settings in force."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from vedette.cli.options import DEFAULT_DATA, DataOption, JsonOption
+
+__all__ = ["config_app"]
+
+config_app = typer.Typer(
+    help="The settings in force, and where they come from.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@config_app.callback()
+def config() -> None:
+    """The settings in force, and where they come from."""
+
+
+@config_app.command()
+def show(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
+    """Show every setting, its value, source and meaning.
+
+    A setting is taken from the default, then vedette.toml in the data directory, then the environment variable
+    VEDETTE_ and its name in capitals; the later one wins. Nothing is opened or changed.
+
+    \b
+    Examples:
+      vedette config show
+      VEDETTE_DURABILITY=relaxed vedette config show --data /var/lib/vedette --json
+    """
+    from vedette.cli.output.display import TableDisplay
+    from vedette.cli.output.json_output import json_line
+
+    records = _settings(data)
+    if json:
+        for record in records:
+            print(json_line(record))
+        return
+    TableDisplay().listing(
+        ["setting", "value", "from", "about"], [list(record.values()) for record in records]
+    )
+
+
+def _settings(location: str) -> list[dict[str, Any]]:
+    from vedette.cli.options import directory_of
+    from vedette.settings import SETTINGS_FILE, Settings, load_settings
+
+    directory = directory_of(location)
+    in_force = load_settings(directory, os.environ)
+    written = _written(directory / SETTINGS_FILE) if directory is not None else frozenset()
+    return [
+        {
+            "setting": each.name,
+            "value": getattr(in_force, each.name),
+            "from": _origin(each.name, written),
+            "about": each.metadata["about"],
+        }
+        for each in fields(Settings)
+    ]
+
+
+def _written(file: Path) -> frozenset[str]:
+    """The names that the file sets; whether they can be used is checked already."""
+    return frozenset(tomllib.loads(file.read_text(encoding="utf-8"))) if file.is_file() else frozenset()
+
+
+def _origin(name: str, written: frozenset[str]) -> str:
+    if f"VEDETTE_{name.upper()}" in os.environ:
+        return "environment"
+    return "file" if name in written else "default"

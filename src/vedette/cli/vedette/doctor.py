@@ -1,0 +1,52 @@
+"""`vedette doctor`: is everything here that Vedette needs?"""
+
+from __future__ import annotations
+
+import typer
+
+from vedette.cli.options import DEFAULT_DATA, DataOption, JsonOption
+
+__all__ = ["doctor"]
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
+    """Check this machine and the data directory.
+
+    Each line says what was found, and what to do when something is missing. Nothing is changed: a probe file in
+    the data directory, or in the nearest folder above it that is there, is removed at once. The exit code is 1
+    when a check fails; warnings are none.
+
+    \b
+    Examples:
+      vedette doctor
+      vedette doctor --data /var/lib/vedette
+    """
+    import os
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from rich.text import Text
+
+    from vedette.cli.options import directory_of
+    from vedette.cli.output.display import console_for
+    from vedette.cli.output.json_output import json_line
+    from vedette.cli.output.values import visible
+    from vedette.cli.vedette.doctor_checks import Surroundings, examine
+    from vedette.clock import SystemClock
+
+    place = directory_of(data) or Path.cwd()
+    console, failed = console_for(), False
+    surroundings = Surroundings(directory=place, clock=SystemClock(), java_home=os.environ.get("JAVA_HOME"))
+    for finding in examine(surroundings):
+        failed = failed or finding.status == "fail"
+        if json:
+            print(json_line(asdict(finding)))
+            continue
+        line = Text.assemble((f"{finding.status:<4}  ", _STYLES[finding.status]), f"{finding.check:<12} ")
+        console.print(line.append(visible(finding.found)), soft_wrap=True)
+        if finding.advice:
+            console.print(Text(f"{'':<19}{finding.advice}", style="dim"), soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,125 @@
+"""`vedette pipeline`: external collections to gateways, on Spark."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Annotated
+
+import typer
+
+from vedette.cli.errors import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.processes.pipeline_runner import LOCK_FILE, speak_into_log
+
+__all__ = ["pipeline"]
+
+
+def pipeline(
+    data: DataOption = DEFAULT_DATA,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="The Spark master; default: the setting pipeline_master."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="URL", help="PostgreSQL for journal and registry; default: files in DIR."
+        ),
+    ] = None,
+    role: Annotated[str, typer.Option("--role", hidden=True)] = "",
+) -> None:
+    """Read the sources of a data directory, match their changes, deliver them to gateways, until Ctrl-C.
+
+    \b
+    Examples:
+      vedette pipeline
+      vedette pipeline --master spark://host:7077 --store postgresql://host/vedette
+    """
+    from vedette.control.controller import Targets
+    from vedette.pipeline.service import PipelineService
+    from vedette.processes.signals import StopSignal
+    from vedette.settings import load_settings
+    from vedette.transport.secret import directory_secret
+
+    directory = directory_of(data)
+    if directory is None:
+        raise CommandFailed(f"{data} is no directory. The pipeline keeps its checkpoints in one: --data DIR.")
+    directory.mkdir(parents=True, exist_ok=True)
+    if role == "child":
+        speak_into_log(directory)
+    stop = Flag()
+    failures: list[BaseException] = []
+    with _alone(directory), StopSignal() as signal:
+        settings = load_settings(directory, os.environ, pipeline_master=master)
+        service = PipelineService(
+            directory,
+            secret=directory_secret(directory).hex(),
+            store=store or settings.pipeline_store or None,
+            master=settings.pipeline_master,
+            retention_seconds=settings.journal_retention_seconds,
+            targets=Targets(
+                lag_limit_seconds=settings.pipeline_lag_limit_seconds,
+                delivery_p99_seconds=settings.slo_delivery_seconds,
+                bloom_false_positives=settings.slo_false_positive_share,
+            ),
+            metrics_port=settings.pipeline_metrics_port,
+            index_bytes=settings.pipeline_index_megabytes << 20,
+        )
+
+        def run() -> None:
+            try:
+                service.run(stop)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        thread = Thread(target=run, name="vedette-pipeline-run")
+        thread.start()
+        supervised = role == "child"
+        if not supervised:
+            print("The pipeline is starting; Spark takes some seconds. Ctrl-C ends it.", flush=True)
+        while thread.is_alive() and not signal.wait(0.1) and not (supervised and _is_orphan()):
+            pass
+        stop.set()
+        if not service.has_begun and not failures:
+            os._exit(0)  # Java is still starting: there is nothing to end in good order, and it ends with us
+        thread.join()
+    if failures:
+        raise failures[0]
+    if not supervised:
+        print("The pipeline has stopped; it goes on where it was.")
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """One pipeline at a time works on a data directory."""
+    from vedette.errors import StoreError
+    from vedette.storage.sqlite.lock import EngineLock
+
+    try:
+        lock = EngineLock(directory / LOCK_FILE)
+    except StoreError as error:
+        text = (
+            f"A pipeline runs on {directory} already (pid {error.fields.get('pid')}). `vedette serve` starts one by "
+            "itself when there is a source; with --no-pipeline it leaves that to you."
+        )
+        raise CommandFailed(text) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _is_orphan() -> bool:
+    """Whether the supervisor, which holds the other end of our standard input, is gone."""
+    ready, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(ready) and not os.read(sys.stdin.fileno(), 4096)

@@ -1,0 +1,106 @@
+"""`vedette capture`, `replay` and `shadow`: try a new matcher on what really happened."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vedette.cli.errors import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of, journal_address
+
+__all__ = ["capture", "replay", "shadow"]
+
+OutOption = Annotated[str, typer.Option("--out", metavar="PATH", help="Where it is written.")]
+CaptureArgument = Annotated[
+    str, typer.Argument(metavar="CAPTURE", help="A folder that `vedette capture` wrote.")
+]
+
+
+def capture(
+    out: OutOption,
+    data: DataOption = DEFAULT_DATA,
+    after: Annotated[
+        int, typer.Option("--after", metavar="OFFSET", help="Only changes after this offset.")
+    ] = 0,
+    share: Annotated[
+        float, typer.Option("--share", min=0.0, max=1.0, help="The share of documents that is taken.")
+    ] = 1.0,
+    mask: Annotated[
+        list[str] | None,
+        typer.Option("--mask", metavar="FIELD", help="A field whose values are replaced by codes."),
+    ] = None,
+) -> None:
+    """Write the recorded changes of external collections as Parquet, sampled and without what is private.
+
+    \b
+    Example:
+      vedette capture --out /tmp/monday --share 0.1 --mask email --mask address.street
+    """
+    from vedette.clock import system_random
+    from vedette.pipeline.queries.capture import capture as write_capture
+    from vedette.pipeline.session import open_session
+    from vedette.pipeline.spark_progress import shown_progress
+    from vedette.sources.journal.seam import open_journal
+
+    directory = directory_of(data)
+    if directory is None or not (directory / "index").is_dir():
+        raise CommandFailed(f"{data} has no index of subscriptions yet. Run `vedette pipeline` there first.")
+    journal = open_journal(journal_address(directory))
+    address = journal.address
+    journal.close()
+    session = open_session()
+    salt = f"{system_random().getrandbits(64):x}"
+    with shown_progress(session, "capture"):
+        taken = write_capture(
+            session, address, directory / "index", out, after=after, share=share, mask=mask or [], salt=salt
+        )
+    session.stop()
+    print(f"{taken} changes are in {out}.")
+
+
+def replay(capture: CaptureArgument, out: OutOption) -> None:
+    """Match a capture against its subscriptions and write who is told what."""
+    from vedette.pipeline.queries.replay import replay as write_matches
+    from vedette.pipeline.session import open_session
+    from vedette.pipeline.spark_progress import shown_progress
+
+    session = open_session()
+    with shown_progress(session, "replay"):
+        write_matches(session, capture, out)
+    session.stop()
+    print(f"The matches are in {out}.")
+
+
+def shadow(
+    capture: CaptureArgument,
+    candidate: Annotated[
+        Path,
+        typer.Option(
+            "--candidate",
+            metavar="PATH",
+            help="The other version: a wheel, a virtual environment, or a folder with the package.",
+        ),
+    ],
+    threshold: Annotated[
+        float, typer.Option("--threshold", min=0.0, max=1.0, help="The share of answers that may differ.")
+    ] = 0.0,
+) -> None:
+    """Replay a capture with this version and with another, and compare; exit code 1 beyond the threshold."""
+    from vedette.pipeline.queries.replay import shadow as compare_versions
+    from vedette.pipeline.session import open_session
+
+    session = open_session()
+    with tempfile.TemporaryDirectory() as work:
+        found = compare_versions(session, capture, candidate, Path(work))
+    session.stop()
+    print(f"told by both            {found.both}")
+    print(f"only by the present     {found.only_present}")
+    print(f"only by the candidate   {found.only_candidate}")
+    print(f"by another gateway      {found.other_route}")
+    print(f"a batch, median ms      {found.present_ms:.1f} ▸ {found.candidate_ms:.1f}")
+    print(f"divergence              {found.divergence:.6f} (threshold {threshold})")
+    if found.divergence > threshold:
+        raise typer.Exit(1)

@@ -1,0 +1,56 @@
+"""`vedette run`: run scripts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vedette.cli.options import DEFAULT_DATA, ActorOption, DatabaseOption, DataOption, JsonOption, read_text
+
+__all__ = ["run"]
+
+
+def run(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Scripts; - is standard input.")],
+    data: DataOption = DEFAULT_DATA,
+    database: DatabaseOption = "default",
+    actor: ActorOption = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="NAME=VALUE", help="The value of $NAME; may be given several times."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run scripts of declarations and statements.
+
+    Declarations are defined and statements executed in the order in which they stand. All files are read and
+    parsed before anything runs. The first error ends the run with exit code 1; what was done before it stays
+    done, unless it stands in a transaction (BEGIN … COMMIT).
+
+    A parameter's value is what it would be in a statement: 3, 1.5, true, null, 30s, @2026-01-31, ["a", "b"];
+    anything else is text. '"3"' is the text 3.
+
+    \b
+    Examples:
+      vedette run board.mew
+      vedette run tasks.mew --param owner=Ada --param limit=10 --json
+      echo 'MATCH t: Task RETURN t' | vedette run -
+    """
+    from vedette.cli.data_access import open_session
+    from vedette.cli.output.display import display_for
+    from vedette.cli.parameters import read_parameters
+    from vedette.cli.script_runner import located, run_part
+    from vedette.cli.scripts import read_script
+
+    display = display_for(json=json)
+    params = read_parameters(param or [])
+    scripts = []
+    for name, text in [(name, read_text(name)) for name in files]:
+        with located(display, name, text):
+            scripts.append((name, text, read_script(text)))
+    with open_session(data, database, actor, display=display) as session:
+        for name, text, parts in scripts:
+            for part in parts:
+                with located(display, name, text, part.first):
+                    run_part(session, part, text, display, params=params)

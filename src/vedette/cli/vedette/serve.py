@@ -1,0 +1,221 @@
+"""`vedette serve`: engine, gateway and HTTP API of one data directory."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from socket import gethostname
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vedette.cli.command_path import as_typed
+from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vedette.cli.output.display import TableDisplay
+    from vedette.engine.data_directory import Vedette
+    from vedette.processes.server_file import ServerFile
+
+__all__ = ["reachable", "serve"]
+
+HostOption = Annotated[
+    str,
+    typer.Option("--host", metavar="ADDRESS", help="Where to listen; other than loopback needs auth_keys."),
+]
+
+
+def serve(
+    data: DataOption = DEFAULT_DATA,
+    host: HostOption = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="WebSocket; 0 chooses a free one.")
+    ] = 7707,
+    http_port: Annotated[
+        int,
+        typer.Option("--http-port", metavar="N", min=0, max=65535, help="HTTP API; 0 chooses a free one."),
+    ] = 7708,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", metavar="N", min=0, max=256, help="Gateway workers; 0: the engine listens itself."
+        ),
+    ] = 0,
+    demo: Annotated[bool, typer.Option("--demo", help="Fill a database `demo` and let it live.")] = False,
+    pace: Annotated[
+        float,
+        typer.Option("--pace", metavar="SECONDS", min=0.05, help="How often something happens in the demo."),
+    ] = 3.0,
+    pipeline: Annotated[
+        bool,
+        typer.Option(
+            "--pipeline/--no-pipeline",
+            help="Run the Spark pipeline here when there are sources (needs Java).",
+        ),
+    ] = True,
+    role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
+) -> None:
+    """Serve a data directory until Ctrl-C or SIGTERM.
+
+    Clients connect to ws://HOST:PORT (vedette.connect), browsers and curl to http://HOST:HTTP_PORT; the commands of
+    this machine (shell, run, watch, define) go through the running server by themselves. A part that dies is started
+    again while the others go on; SIGHUP renews the workers one after the other.
+
+    Folders that are watched (`wqm watch add`) are followed by a part of their own, as soon as there is one.
+
+    With --demo there is something to see: a project board in a database of its own, `demo`, worked on every few
+    seconds, and a folder of notes that is watched, to be searched with `wqm search`.
+
+    \b
+    Examples:
+      vedette serve --demo
+      vedette serve --data /var/lib/vedette --workers 2
+    """
+    if role == "engine":
+        _engine(data, host, port, http_port, workers, pace if demo else None, pipeline=pipeline)
+        return
+    from vedette.cli.output.display import TableDisplay
+    from vedette.cli.vedette.gateway import worker_child
+    from vedette.clock import SystemClock
+    from vedette.processes.folder_daemon import folder_child
+    from vedette.processes.pipeline_runner import pipeline_child
+    from vedette.processes.ports import check_free
+    from vedette.processes.server_file import read_server_file
+    from vedette.processes.signals import StopSignal
+    from vedette.processes.supervisor import Child, Supervisor
+
+    if workers:
+        check_free(host, port, "--port")
+    directory = directory_of(data)
+    options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
+    options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
+    options += [] if pipeline else ["--no-pipeline"]
+    command = [sys.executable, "-m", "vedette", "serve", "--role", "engine", *options]
+
+    def is_ready(pid: int) -> bool:
+        found = read_server_file(directory) if directory is not None else None
+        return directory is None or (found is not None and found.pid == pid)
+
+    children = [Child("engine", command, is_ready, leads=True)]
+    children += [worker_child(data, host, port, number) for number in range(workers)]
+    if directory is not None:
+        children.append(folder_child(data, directory))
+    display = TableDisplay()
+    if pipeline and directory is not None:
+        children.append(pipeline_child(data, directory, display.note))
+    with StopSignal() as stop:
+        code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
+    raise typer.Exit(code)
+
+
+def _engine(
+    data: str, host: str, port: int, http_port: int, workers: int, demo_pace: float | None, *, pipeline: bool
+) -> None:
+    """The child: what the supervisor watches over."""
+    import uvloop
+
+    from vedette.cli.data_access import open_place
+    from vedette.cli.output.display import TableDisplay
+    from vedette.processes.engine_server import DemoLife, ServeOptions, serve_home, stop_asked
+
+    display = TableDisplay()
+    options = ServeOptions(
+        host=host, port=port, http_port=http_port, workers=workers, directory=directory_of(data)
+    )
+    with open_place(data, display=display, alone=True) as home:
+        life = DemoLife(home, display, demo_pace) if demo_pace is not None else None
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            stop_asked(asyncio.get_running_loop(), stop)
+            await serve_home(home, options, started=started, stop=stop)
+
+        def started(found: ServerFile) -> None:
+            _introduce(home, display, found, data, demo=life is not None)
+            if life is not None and pipeline and options.directory is not None:
+                _show_source(display, options.directory, data)
+            if life is not None:
+                life.start()
+
+        try:
+            uvloop.run(main())
+        finally:
+            if life is not None and life.is_alive():
+                life.stop()
+    display.out.print(f"Stopped; {data} is closed in good order.")
+
+
+def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: str, *, demo: bool) -> None:
+    from vedette.processes.demo import files as demo_files
+
+    directory = directory_of(data)
+    samples = demo and directory is not None
+    if demo:
+        _show_board(home, display)
+    if samples and directory is not None:
+        _show_samples(directory, display)
+    secure, guarded = bool(home.settings.tls_certificate), bool(home.settings.auth_keys)
+    host = reachable(found.host)
+    web = f"{'https' if secure else 'http'}://{host}:{found.http_port}"
+    databases = ", ".join(home.databases())
+    display.out.print(f"Vedette serves {home.location} (databases: {databases}).", soft_wrap=True)
+    place = f"{'wss' if secure else 'ws'}://{host}:{found.port}"
+    display.out.print(f"Clients: {place}   Console and HTTP: {web}   Ctrl-C ends it.", soft_wrap=True)
+    where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
+    collection = "Task" if demo else "YourType"
+    token = '-H "Authorization: Bearer $TOKEN" ' if guarded else ""
+    commands = [
+        f"{as_typed('vedette')} watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
+        f"{as_typed('vedette')} shell {data} --database {database}",
+        f"curl -N {token}'{web}/realtime/sse?database={database}&collection={collection}'",
+    ]
+    if samples:
+        search = f"search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}"
+        commands.append(f"{as_typed('wqm')} {search}")
+    display.out.print("Try next, in another terminal:")
+    for command in commands:
+        display.out.print(f"  {command}", soft_wrap=True, style="bold")
+
+
+def reachable(host: str) -> str:
+    """The name to connect to where a server listens on this address: every address of a machine has none."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        return gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def _show_source(display: TableDisplay, directory: Path, data: str) -> None:
+    from vedette.processes.demo import board as demo
+
+    watch = demo.add_source(directory)
+    where = f" --data {data}" if data != DEFAULT_DATA else ""
+    display.out.print(
+        "The same through the pipeline on Spark, which reads the board's log (it needs some seconds):"
+    )
+    command = f"{as_typed('vedette')} watch '{watch}'{where} --database {demo.DATABASE}"
+    display.out.print(f"  {command}", soft_wrap=True, style="bold")
+
+
+def _show_samples(directory: Path, display: TableDisplay) -> None:
+    from vedette.processes.demo.files import watch_samples
+
+    folder = watch_samples(directory)
+    display.out.print(
+        f"A folder that is watched, {folder}: search it, change it, search it again.\n", soft_wrap=True
+    )
+
+
+def _show_board(home: Vedette, display: TableDisplay) -> None:
+    from vedette.processes.demo import board as demo
+
+    database = home.database(demo.DATABASE)
+    filled = demo.prepare(database)
+    display.out.print(
+        f"\nA project board, {'made just now' if filled else 'as it was left'}: the database `demo`.\n"
+    )
+    with database.session() as session:
+        for statement in (demo.OVERVIEW, demo.EXAMPLE):
+            display.out.print(f"{statement};", style="bold")
+            display.result(session.execute(statement))

@@ -1,0 +1,254 @@
+"""`vedette source`: external collections, added, looked at, paused, removed."""
+
+from __future__ import annotations
+
+import json as json_module
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vedette.cli.errors import CommandFailed
+from vedette.cli.options import (
+    DEFAULT_DATA,
+    DatabaseOption,
+    DataOption,
+    JsonOption,
+    directory_of,
+    journal_address,
+)
+
+if TYPE_CHECKING:
+    from vedette.sources.journal.seam import CollectionJournal
+    from vedette.sources.records import Source
+
+__all__ = ["source_app"]
+
+source_app = typer.Typer(
+    help="External collections: MongoDB, PostgreSQL, the graph's own log.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The source.")]
+
+
+@source_app.callback()
+def source() -> None:
+    """External collections: MongoDB, PostgreSQL, the graph's own log."""
+
+
+@source_app.command()
+def add(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="mongodb, postgres or graph.")],
+    address: Annotated[str, typer.Argument(metavar="URI", help="Where it is.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The first half of its types: NAME::orders.")
+    ],
+    option: Annotated[
+        list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of its reader.")
+    ] = None,
+    partitions: Annotated[int, typer.Option("--partitions", help="Order domains.", min=1, max=256)] = 4,
+    database: DatabaseOption = "default",
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Make the collections of another database watchable.
+
+    \b
+    Examples:
+      vedette source add mongodb mongodb://localhost/shop --name shop
+      vedette source add postgres postgresql://localhost/shop --name shop --option tables=orders,customers
+    """
+    from vedette.sources.reader_supervisor import check_source
+    from vedette.sources.records import Source
+
+    options = dict(_pair(text) for text in option or [])
+    added = Source(
+        name=name, kind=kind, address=address, tenant=database, partitions=partitions, options=options
+    )
+    check_source(added)
+    with _journal(data) as journal:
+        check_source(added, journal.sources())
+        journal.add_source(added)
+    _note_watch(data, added)
+    print(
+        f"{name} is added. `vedette pipeline` reads it; `vedette source status {name}` says how it gets along."
+    )
+
+
+@source_app.command(name="list")
+def list_sources(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
+    """List the sources."""
+    with _journal(data) as journal:
+        records: list[dict[str, Any]] = [
+            {
+                "name": source.name,
+                "kind": source.kind,
+                "address": _without_password(source.address),
+                "database": source.tenant,
+                "state": "paused" if source.paused else _state(journal, source.name),
+                "problem": _problem(data, source.name),
+            }
+            for source in journal.sources()
+        ]
+    _show(records, json)
+
+
+@source_app.command()
+def status(name: NameArgument, data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
+    """Show the partitions of a source, why it cannot be read, and what went to its quarantine."""
+    with _journal(data) as journal:
+        journal.source(name)
+        unread = journal.token(name) is None
+        partitions = [
+            {
+                "partition": p.id,
+                "state": "unread" if unread and p.state == "live" else p.state,
+                "epoch": p.epoch,
+                "seq": p.seq,
+                "reason": p.reason,
+            }
+            for p in journal.partitions(name)
+        ]
+        poison = [
+            {"quarantined": item.event_id, "reason": item.reason, "excerpt": item.excerpt}
+            for item in journal.quarantined(name, 10)
+        ]
+    _show(partitions, json)
+    problem = _problem(data, name)
+    if problem:
+        _show([{"problem": problem}], json)
+    if poison:
+        _show(poison, json)
+
+
+@source_app.command()
+def pause(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Stop reading a source; it goes on later where it was."""
+    with _journal(data) as journal:
+        journal.set_paused(name, True)
+    print(f"{name} is paused.")
+
+
+@source_app.command()
+def resume(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Read a paused source again."""
+    with _journal(data) as journal:
+        journal.set_paused(name, False)
+    print(f"{name} is read again.")
+
+
+@source_app.command()
+def remove(name: NameArgument, data: DataOption = DEFAULT_DATA) -> None:
+    """Forget a source, its changes and its documents. Nothing is changed at the source itself.
+
+    Of PostgreSQL the slot and the publication are given back, when the server can be reached.
+    """
+    from vedette.clock import SystemClock
+    from vedette.errors import VedetteError
+    from vedette.sources.reader_supervisor import open_reader
+
+    with _journal(data) as journal:
+        source = journal.source(name)
+        journal.remove_source(name)  # first: a reader that finds its slot gone would make it anew
+        if source.kind == "postgres":
+            try:
+                reader = open_reader(source, journal, SystemClock())
+                reader.forget()
+                reader.close()
+            except VedetteError as error:
+                print(f"The slot of {name} could not be given back: {error}")
+    _forget_watch(data, name)
+    print(f"{name} is removed.")
+
+
+def _note_watch(data: str, source: Source) -> None:
+    """From the beginning `wqm watch list` has it, too."""
+    from vedette.cli.wqm.access import open_tables
+    from vedette.handshake.tables.source_health import source_watch
+
+    if directory_of(data) is not None:
+        with open_tables(data) as tables:
+            tables.ensure_watch(source_watch(source))
+
+
+def _forget_watch(data: str, name: str) -> None:
+    from vedette.cli.wqm.access import open_tables
+    from vedette.errors import FolderError
+    from vedette.handshake.tables.source_health import source_watch_id
+
+    if directory_of(data) is not None:
+        with open_tables(data) as tables, suppress(FolderError):  # E4501: it has none
+            tables.remove_watch(source_watch_id(name))
+
+
+def _journal(location: str) -> _Opened:
+    return _Opened(location)
+
+
+class _Opened:
+    """The journal of a data directory, for the length of a command."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def __enter__(self) -> CollectionJournal:
+        from vedette.sources.journal.seam import open_journal
+
+        directory = directory_of(self._location)
+        if directory is None and not self._location.startswith("postgres"):
+            raise CommandFailed(f"{self._location} keeps no sources. Give a data directory with --data.")
+        self._opened = open_journal(self._location if directory is None else journal_address(directory))
+        return self._opened
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise CommandFailed(f"--option takes KEY=VALUE, and this is {text!r}.")
+    return key, value
+
+
+def _state(journal: CollectionJournal, name: str) -> str:
+    states = {partition.state for partition in journal.partitions(name)}
+    calm = "unread" if journal.token(name) is None else "live"
+    return next((state for state in ("stale", "catching-up") if state in states), calm)
+
+
+def _problem(data: str, name: str) -> str:
+    """Why the last look at a source failed; empty when it did not."""
+    from vedette.cli.wqm.access import open_tables
+    from vedette.errors import FolderError
+    from vedette.handshake.tables.source_health import source_watch_id
+
+    if directory_of(data) is None:
+        return ""
+    with open_tables(data) as tables:
+        try:
+            health = tables.watch(source_watch_id(name)).health
+        except FolderError:  # E4501: nobody has noted anything of it
+            return ""
+    return (health.last_error_message or "") if health.consecutive_errors else ""
+
+
+def _without_password(address: str) -> str:
+    """Neither that before the host, nor one among the options."""
+    scheme, sign, rest = address.partition("://")
+    user, at, place = rest.rpartition("@")
+    shown = f"{scheme}{sign}{user.partition(':')[0]}{at}{place}"
+    return re.sub(r"(password\s*=\s*)('[^']*'|[^&\s]+)", r"\1***", shown, flags=re.IGNORECASE)
+
+
+def _show(records: list[dict[str, Any]], json: bool) -> None:
+    from vedette.cli.output.display import TableDisplay
+
+    if json:
+        for record in records:
+            print(json_module.dumps(record))
+    elif records:
+        TableDisplay().listing(list(records[0]), [list(record.values()) for record in records])
+    else:
+        print("There are none.")

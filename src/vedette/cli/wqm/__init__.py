@@ -1,0 +1,32 @@
+"""`wqm`: folders that are watched, their queue, and searching what they hold (docs/reference/wqm.md)."""
+
+from __future__ import annotations
+
+import sys
+
+from vedette.cli.program import new_program
+from vedette.cli.wqm.admin import admin_app
+from vedette.cli.wqm.daemon import daemon
+from vedette.cli.wqm.queue import queue_app
+from vedette.cli.wqm.search import search
+from vedette.cli.wqm.watch import watch_app
+
+__all__ = ["app", "main"]
+
+app = new_program(
+    "wqm",
+    help="Folders that are watched, their health and their queue; and searching what they hold.",
+    epilog='Start with `wqm watch add FOLDER --collection NAME`, `wqm watch sync`, `wqm search "…" --collection NAME`.',
+)
+app.add_typer(watch_app, name="watch")
+app.add_typer(queue_app, name="queue")
+app.add_typer(admin_app, name="admin")
+app.command()(search)
+app.command()(daemon)
+
+
+def main() -> None:
+    """What the console script `wqm` calls."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    app(prog_name="wqm")

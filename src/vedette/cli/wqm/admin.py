@@ -1,0 +1,125 @@
+"""`wqm admin`: load, queue and memory of the whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm import access as wqm_place
+from vedette.cli.wqm.access import (
+    Format,
+    FormatOption,
+    daemon_link,
+    directory_at,
+    open_tables,
+    open_vectors,
+    show,
+)
+
+__all__ = ["admin_app"]
+
+admin_app = typer.Typer(help="Load, queue and memory.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@admin_app.command("degradation-status")
+def degradation_status(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+    """Show how much is being held back, why, and which watches are paused by it."""
+    with open_tables(data) as tables:
+        state, sink = tables.system.degradation(), tables.system.sink()
+    record = {
+        "level": state.level.word,
+        "entered_at": None if state.last_check_at is None else state.entered_at,
+        "last_check_at": state.last_check_at,
+        "queue_depth": state.queue_depth,
+        "throughput": state.throughput,
+        "memory_usage": state.memory_usage,
+        "polling_interval_multiplier": state.polling_interval_multiplier,
+        "recovery_step": state.recovery_step,
+        "paused_watch_ids": list(state.paused_watch_ids),
+        "sink": str(sink.state),
+        "sink_failures_in_a_row": sink.consecutive_errors,
+    }
+    _facts(record, format)
+
+
+@admin_app.command("queue-stats")
+def queue_stats(
+    by_collection: Annotated[
+        bool, typer.Option("--by-collection", help="One line for each collection.")
+    ] = False,
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Count the tasks by status."""
+    from vedette.search.file_queue.tasks import TaskStatus
+
+    counts = wqm_place.open_queue(directory_at(data)).counts()
+    total: Counter[TaskStatus] = Counter()
+    for each in counts.values():
+        total.update(each)
+    shown = dict(sorted(counts.items())) if by_collection else {"all": total}
+    records = [
+        {"collection": name, **{str(status): each.get(status, 0) for status in TaskStatus}}
+        for name, each in shown.items()
+    ]
+    show(records, ["collection", *TaskStatus], format, empty="No tasks.")
+
+
+@admin_app.command("system-stats")
+def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
+    """Show the daemon's share of the memory, watches by health, capacity and what the collections hold."""
+    from vedette.errors import IngestError
+    from vedette.search.folders.process_memory import memory_usage
+
+    directory = directory_at(data)
+    runs = daemon_link(directory).is_there()
+    with open_tables(data) as tables:
+        watches, capacity = tables.watches(), tables.system.capacity()
+        state = tables.system.degradation()
+    record: dict[str, Any] = {
+        "memory_total_bytes": memory_usage().total_bytes,
+        "memory_used_share": round(state.memory_usage, 3) if runs else None,
+        "daemon_runs": runs,
+        "watches": len(watches),
+        **{
+            f"watches_{name}": count
+            for name, count in Counter(row.health.health_status for row in watches).items()
+        },
+        "queue_capacity_held": capacity.allocated,
+        "queue_throttling": capacity.throttling,
+    }
+    try:
+        record.update({f"chunks in {name}": count for name, count in _collections(directory).items()})
+    except IngestError as error:
+        record["vectors"] = error.text
+    _facts(record, format)
+
+
+def _collections(directory: Path) -> Mapping[str, int]:
+    link = daemon_link(directory)
+    if link.is_there():
+        return link.collections()
+    with open_vectors(directory) as store:
+        return store.collections()
+
+
+def _facts(record: dict[str, Any], format: Format) -> None:
+    """One record: a line per field, or an object."""
+    if format is Format.JSON:
+        import json
+
+        from vedette.cli.output.json_output import json_value
+
+        print(json.dumps(json_value(record), indent=2, ensure_ascii=False))
+        return
+    show(
+        [{"field": name, "value": value} for name, value in record.items()],
+        ["field", "value"],
+        format,
+        empty="",
+    )

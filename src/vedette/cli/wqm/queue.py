@@ -1,0 +1,125 @@
+"""`wqm queue`: the file tasks that wait, are under way, or failed for good."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vedette.cli.errors import CommandFailed
+from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.wqm import access as wqm_place
+from vedette.cli.wqm.access import ForceOption, Format, FormatOption, confirm, show
+
+if TYPE_CHECKING:
+    from vedette.search.file_queue.tasks import QueueInspection, QueueRow
+
+__all__ = ["queue_app", "row_record"]
+
+queue_app = typer.Typer(help="The file tasks.", no_args_is_help=True, rich_markup_mode=None)
+dlq_app = typer.Typer(help="Dead letters: tasks that failed for good.", rich_markup_mode=None)
+queue_app.add_typer(dlq_app, name="dlq")
+
+_COLUMNS = ["path", "operation", "priority", "status", "attempts", "queued_at", "error"]
+
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many at most.")]
+StatusOption = Annotated[
+    str | None, typer.Option("--status", "-s", help="pending, delayed, in_progress or dead.")
+]
+
+
+@queue_app.command("list")
+def list_tasks(
+    status: StatusOption = None,
+    limit: LimitOption = 100,
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """List tasks in the order in which they will be taken."""
+    from vedette.search.file_queue.tasks import TaskStatus
+
+    if status is not None and status not in set(TaskStatus):
+        raise CommandFailed(f"There is no status {status!r}. Known are {', '.join(TaskStatus)}.")
+    rows = _queue(data).rows(status=None if status is None else TaskStatus(status), limit=limit)
+    show([row_record(row) for row in rows], _COLUMNS, format, empty="No tasks.")
+
+
+@queue_app.command("show")
+def show_task(
+    path: Annotated[str, typer.Argument(help="Of the file.")],
+    data: DataOption = DEFAULT_DATA,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Show all about the tasks of one path."""
+    names = {path, _absolute(path)}
+    found = [row for row in _queue(data).rows(limit=10_000_000) if row.task.path in names]
+    if not found:
+        raise CommandFailed(f"No task has the path {path}. `wqm queue list` shows all.")
+    if format is Format.JSON:
+        show([row_record(row) for row in found], [], format, empty="")
+        return
+    for row in found:
+        facts = [{"field": name, "value": value} for name, value in row_record(row).items()]
+        show(facts, ["field", "value"], format, empty="")
+
+
+@queue_app.command()
+def retry(
+    path: Annotated[str | None, typer.Argument(help="Of the file; all dead letters with --all.")] = None,
+    all: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Send dead letters back to the queue."""
+    if (path is None) != all:
+        raise CommandFailed("Name the path of a dead letter, or --all for every one.")
+    print(f"{_queue(data).retry(None if path is None else _absolute(path))} sent back")
+
+
+@dlq_app.command("list")
+def list_dead(
+    limit: LimitOption = 100, data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE
+) -> None:
+    """List dead letters."""
+    from vedette.search.file_queue.tasks import TaskStatus
+
+    rows = _queue(data).rows(status=TaskStatus.DEAD, limit=limit)
+    show([row_record(row) for row in rows], _COLUMNS, format, empty="No dead letters.")
+
+
+@dlq_app.command()
+def purge(
+    older_than: Annotated[int, typer.Option("--older-than", min=0, metavar="DAYS", help="In days.")] = 30,
+    force: ForceOption = False,
+    data: DataOption = DEFAULT_DATA,
+) -> None:
+    """Forget old dead letters."""
+    queue = _queue(data)
+    confirm(f"Forget the dead letters older than {older_than} days?", force=force)
+    print(f"{queue.purge(wqm_place.clock_of().now() - timedelta(days=older_than))} forgotten")
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+def _queue(data: str) -> QueueInspection:
+    return wqm_place.open_queue(wqm_place.directory_at(data))
+
+
+def row_record(row: QueueRow) -> dict[str, Any]:
+    return {
+        "path": row.task.path,
+        "collection": row.task.collection,
+        "watch_id": row.task.watch_id,
+        "operation": str(row.task.operation),
+        "priority": row.task.priority,
+        "status": str(row.status),
+        "attempts": row.attempts,
+        "queued_at": row.queued_at,
+        "due_at": row.due_at,
+        "lease_until": row.lease_until,
+        "worker_id": row.worker_id,
+        "error": row.error,
+    }

@@ -1,0 +1,82 @@
+"""What arrives, as the records that an embedded session hands out."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from vedette.change import Event
+from vedette.engine.context.result import Result
+from vedette.values import duration_to_ms, timestamp_from_text, timestamp_to_text, to_canonical
+
+__all__ = ["event_from_wire", "param_to_wire", "result_from_wire"]
+
+
+_ABOUT: tuple[str, ...] = ("seq", "prevSeq", "lsn", "resumeToken")
+
+
+def result_from_wire(payload: dict[str, Any]) -> Result:
+    result = Result(
+        columns=tuple(payload["columns"]),
+        rows=[tuple(row) for row in payload["rows"]],
+        warnings=tuple(payload["warnings"]),
+        handle=payload.get("handle"),
+        tick=payload.get("tick"),
+    )
+    for name in ("created", "modified", "deleted", "linked", "unlinked"):
+        setattr(result, name, payload[name])
+    return result
+
+
+def event_from_wire(message: dict[str, Any], now: float) -> Event:
+    """An event of a watch, or of a filter: then its `match` is the document and `attributes` has the delta.
+
+    A delivery's `attributes` also say when it arrived, on the client's own scale: its lease began about then.
+    """
+    attributes = {name: message[name] for name in _ABOUT if name in message}
+    if "delta" in message:
+        delta = message["delta"]
+        attributes["delta"] = delta
+        return Event(
+            type=str(delta["type"]),
+            tick=int(message["lsn"]),
+            position=int(message["seq"]),
+            match=delta.get("document"),
+            attributes=attributes,
+        )
+    payload = message["payload"]
+    if "attempt" in payload:
+        attributes["attempt"], attributes["arrived"] = payload["attempt"], now
+    return _event(payload, attributes)
+
+
+def _event(payload: dict[str, Any], attributes: dict[str, Any]) -> Event:
+    matches, inner = payload.get("matches"), payload.get("events")
+    start, end = payload.get("window_start"), payload.get("window_end")
+    return Event(
+        type=str(payload["type"]),
+        tick=int(payload["tick"]),
+        position=int(payload["position"]),
+        match=payload.get("match"),
+        prev=payload.get("prev"),
+        matches=tuple(matches) if matches is not None else None,
+        delivery_id=payload.get("delivery_id"),
+        window_start=timestamp_from_text(start) if start is not None else None,
+        window_end=timestamp_from_text(end) if end is not None else None,
+        events=tuple(_event(each, {}) for each in inner) if inner is not None else None,
+        dropped=int(payload.get("dropped", 0)),
+        attributes=attributes,
+    )
+
+
+def param_to_wire(value: Any) -> Any:
+    """A parameter as JSON has it: moments and spans keep their type."""
+    if isinstance(value, list | tuple):
+        return [param_to_wire(each) for each in value]
+    if isinstance(value, datetime):
+        moment = to_canonical(value)
+        assert isinstance(moment, datetime)
+        return {"type": "timestamp", "value": timestamp_to_text(moment)}
+    if isinstance(value, timedelta):
+        return {"type": "duration", "value": duration_to_ms(value)}
+    return value

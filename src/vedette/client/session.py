@@ -1,0 +1,449 @@
+"""The asyncio client: `async with vedette.connect("ws://localhost:7707") as c: …`.
+
+One task keeps the connection: it connects, shows the token, takes up every watch where it was, reads until the line
+breaks, waits a random while and begins again. Requests wait for the connection; one whose answer was cut off is an
+error, since nobody can know whether it was carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from random import Random
+from typing import Any, Self
+
+import msgspec
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from vedette.client.backoff import Backoff
+from vedette.client.connection import Entrance, Token, send_message
+from vedette.client.decode import param_to_wire, result_from_wire
+from vedette.client.jobs import RemoteJob, RemoteJobs
+from vedette.client.sequence import Link
+from vedette.client.watch import RemoteWatch
+from vedette.client.wire_errors import error_from_wire, record_from_wire, session_closed
+from vedette.clock import system_random
+from vedette.engine.context.result import Result
+from vedette.engine.session.session import merged
+from vedette.errors import FilterError, GatewayError, VedetteError
+from vedette.gateway.wire.close_codes import comes_back, needs_credentials
+from vedette.gateway.wire.unknown_fields import QUERY_KEYS
+
+__all__ = ["RemoteSession", "connect"]
+
+log = logging.getLogger(__name__)
+
+
+def connect(
+    url: str = "ws://127.0.0.1:7707",
+    *,
+    database: str = "default",
+    token: Token = "",
+    timeout: float = 30.0,
+    tls: ssl.SSLContext | None = None,
+    random: Random | None = None,
+    local_socket: str | None = None,
+) -> RemoteSession:
+    """A session at a server; use it as `async with`. `timeout`: seconds that a request waits for a connection.
+
+    `local_socket`: the path of a Unix socket to go through, whatever the address says.
+    """
+    entrance = Entrance(
+        url, database=database, token=token, timeout=timeout, tls=tls, local_socket=local_socket
+    )
+    return RemoteSession(entrance, timeout=timeout, random=random)
+
+
+class RemoteSession:
+    """The verbs of a session, awaitable."""
+
+    def __init__(self, entrance: Entrance, *, timeout: float, random: Random | None) -> None:
+        self._entrance, self._timeout = entrance, timeout
+        self._backoff = Backoff(random or system_random())
+        self._socket: ClientConnection | None = None
+        self._open = asyncio.Event()
+        self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._watches: dict[str, RemoteWatch] = {}
+        self._last_id = 0
+        self._keeper: asyncio.Task[None] | None = None
+        self._failure: VedetteError | None = None
+        self._last_error: Exception | None = None
+        """Why the last try to connect failed."""
+        self._closed = False
+        self._later: set[asyncio.Task[None]] = set()
+        self.reconnects = 0
+        """How often the connection was made anew."""
+
+    # --- the verbs ----------------------------------------------------------------------------------------------
+
+    async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        """Execute exactly one statement; returns when what it did is durable at the server."""
+        payload = {"statement": text, "params": _params(params, named)}
+        return result_from_wire((await self.request("execute", payload))["payload"])
+
+    async def run(
+        self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> list[Result]:
+        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        payload = {"statement": script, "params": _params(params, named), "script": True}
+        answer = await self.request("execute", payload)
+        return [result_from_wire(each) for each in answer["payload"]["results"]]
+
+    async def define(self, ontology: str) -> dict[str, Any]:
+        """Add declarations to the database's ontology; for administrators. Its `definitions` are all there are now."""
+        return dict((await self.request("define", {"ontology": ontology}))["payload"])
+
+    def watch(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        exclusive: bool = False,
+        priority: str = "normal",
+        max_unacked: int | None = None,
+        prefetch: int | None = None,
+        **named: Any,
+    ) -> RemoteWatch:
+        """Watch: `async for event in c.watch("WATCH …")`, or `w = await c.watch("WATCH …").ready()`."""
+        asked: dict[str, Any] = {"watch": text, "params": _params(params, named), "priority": priority}
+        asked |= {"exclusive": True} if exclusive else {}
+        asked |= {"maxUnacked": max_unacked} if max_unacked is not None else {}
+        asked |= {"prefetch": prefetch} if prefetch is not None else {}
+        return self._subscribe(asked)
+
+    def documents(
+        self,
+        collection: str,
+        *,
+        filter: str | None = None,
+        filters: list[dict[str, Any]] | None = None,
+        data: bool = True,
+        snapshot: bool = True,
+        **query: Any,
+    ) -> RemoteWatch:
+        """Watch the documents of a collection, or the nodes of a type, by CEL (`filter`) or a filter list.
+
+        `query`: what else a query has, `orderBy`, `limit`, `startAfter`.
+        """
+        if unknown := [name for name in query if name not in QUERY_KEYS]:
+            known = ", ".join(sorted(QUERY_KEYS))
+            raise FilterError("E1201", f"query: {unknown[0]!r} is not known; {known} are")
+        asked: dict[str, Any] = {"includeData": data, "sendSnapshot": snapshot}
+        if filter is not None:
+            asked |= {"query": {"collection": collection, "filter": filter, **query}}
+        else:
+            asked |= {"query": {"collection": collection, "filters": filters or [], **query}}
+        return self._subscribe(asked)
+
+    def attach(self, handle_or_name: str, *, prefetch: int | None = None) -> RemoteWatch:
+        """Take up a reliable or trigger watch again."""
+        asked: dict[str, Any] = {"attach": handle_or_name}
+        return self._subscribe(asked | ({"prefetch": prefetch} if prefetch is not None else {}))
+
+    async def consume(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        prefetch: int = 10,
+        timeout: float | None = None,  # noqa: ASYNC109 - as Session.consume has it
+        **named: Any,
+    ) -> AsyncIterator[RemoteJob]:
+        """`async for job in c.consume("WATCH …"): async with job: …`; ends when none came for `timeout` seconds."""
+        watch = await self.work(text, params, prefetch=prefetch, **named).ready()
+        jobs = RemoteJobs(watch, timeout)
+        try:
+            while (event := await jobs.next()) is not None:
+                yield RemoteJob(watch, event)
+        finally:
+            await jobs.close()
+
+    def work(
+        self, text: str, params: Mapping[str, Any] | None, /, *, prefetch: int, **named: Any
+    ) -> RemoteWatch:
+        """A watch in consume mode, also when its text names no mode."""
+        asked = {"watch": text, "params": _params(params, named), "consume": True, "prefetch": prefetch}
+        return self._subscribe(asked)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def errors(self) -> list[Any]:
+        """Records of all watches of this session; each once."""
+        return [error for watch in self._watches.values() for error in watch.errors()]
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    async def request(self, type: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Send a message and return its answer; raises what the server refuses it with."""
+        socket = await self._connected()
+        self._last_id += 1
+        id = f"r{self._last_id}"
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[id] = future
+        try:
+            if self._later:  # what was said before goes first: a watch before the statement that it shall see
+                await asyncio.gather(*self._later, return_exceptions=True)
+            await send_message(socket, {"type": type, "id": id, "payload": payload})
+            answer = await future
+        finally:
+            self._answers.pop(id, None)
+        if answer["type"] == "error":
+            raise error_from_wire(answer["payload"])
+        return answer
+
+    async def tell(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message that has no answer; without a connection it is not needed either."""
+        if self._socket is not None:
+            await send_message(self._socket, {"type": type, "payload": payload})
+
+    def later(self, type: str, payload: dict[str, Any]) -> None:
+        """Send a message from where nothing can be awaited; its answer is of no interest."""
+
+        async def send() -> None:
+            try:
+                await self.tell(type, payload)
+            except VedetteError:
+                log.debug("The line broke", extra={"action": "client.late"})
+
+        task = asyncio.get_running_loop().create_task(send())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _connected(self) -> ClientConnection:
+        if self._closed:
+            raise session_closed()
+        if not self._open.is_set():
+            try:
+                await asyncio.wait_for(self._open.wait(), self._timeout)
+            except TimeoutError:
+                text = f"No connection to {self._entrance.url} within {self._timeout:g} s{self._why()}"
+                raise GatewayError("E4002", text) from None
+        if self._failure is not None:
+            raise self._failure
+        if self._socket is None:
+            return await self._connected()
+        return self._socket
+
+    def _why(self) -> str:
+        error = self._last_error
+        return f"; the last try ended with {type(error).__name__}: {error}" if error is not None else ""
+
+    # --- watches ------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, asked: dict[str, Any]) -> RemoteWatch:
+        if self._closed:
+            raise session_closed()
+        self._last_id += 1
+        watch = RemoteWatch(self, f"s{self._last_id}", asked)
+        self._watches[watch.id] = watch
+        if self._failure is not None:
+            watch.ended(self._failure)
+        elif self._socket is not None and self._open.is_set():
+            self._establish(watch)
+        return watch
+
+    def _establish(self, watch: RemoteWatch) -> None:
+        type, payload = watch.request()
+        message = {"type": type, "id": watch.id, "payload": payload}
+        socket = self._socket
+
+        async def send() -> None:
+            if socket is None:
+                return
+            try:
+                await send_message(socket, message)
+            except GatewayError:
+                log.debug("The line broke; it is asked for again", extra={"action": "client.late"})
+
+        task = asyncio.get_running_loop().create_task(send())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def forget(self, watch: RemoteWatch) -> None:
+        self._watches.pop(watch.id, None)
+
+    # --- the connection -----------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while not self._closed:
+            try:
+                code = await self._once()
+            except (OSError, TimeoutError, InvalidHandshake, GatewayError) as error:
+                self._last_error = error
+                if self._final(error):
+                    return
+            except Exception as error:  # a mistake of ours: nobody shall wait for ever
+                log.exception("The client cannot go on", extra={"action": "client.failed"})
+                text = f"The client cannot go on: {type(error).__name__}: {error}"
+                self._give_up(GatewayError("E4003", text))
+                return
+            else:
+                if needs_credentials(code) and not self._entrance.asks_for_tokens:
+                    self._give_up(GatewayError("E4001", "The token has expired or was refused"))
+                    return
+                if not comes_back(code) and not needs_credentials(code):
+                    self._give_up(
+                        GatewayError("E4003", f"The server closed the connection for good ({code})")
+                    )
+                    return
+            self._break()
+            await asyncio.sleep(self._backoff.wait())
+
+    def _final(self, error: Exception) -> bool:
+        """Whether another try cannot go better."""
+        if isinstance(error, GatewayError) and error.code == "E4001" and not self._entrance.asks_for_tokens:
+            self._give_up(error)
+            return True
+        if isinstance(error, InvalidStatus) and error.response.status_code in (401, 403, 404):
+            text = f"{self._entrance.url} answers with {error.response.status_code}"
+            self._give_up(GatewayError("E4005" if error.response.status_code == 404 else "E4003", text))
+            return True
+        return False
+
+    async def _once(self) -> int:
+        """One connection from beginning to end; returns its close code."""
+        async with self._entrance.open() as socket:
+            await self._entrance.introduce(socket)
+            self._backoff.succeeded()
+            self._last_error = None
+            self._socket = socket
+            self._open.set()
+            for watch in list(self._watches.values()):
+                self._establish(watch)
+            try:
+                async for data in socket:
+                    self._arrived(msgspec.json.decode(data))
+            except ConnectionClosed:
+                pass
+            self.reconnects += 1
+            return socket.close_code or 1006
+
+    def _break(self) -> None:
+        """The line is gone: whoever waits for an answer learns that none will come."""
+        self._socket = None
+        self._open.clear()
+        answers, self._answers = self._answers, {}
+        for future in answers.values():
+            if not future.done():
+                text = "The connection broke before the answer came: it may have been carried out or not"
+                future.set_exception(GatewayError("E4002", text))
+
+    def _give_up(self, error: VedetteError) -> None:
+        self._failure = error
+        self._break()
+        self._open.set()
+        for watch in list(self._watches.values()):
+            watch.ended(error)
+
+    # --- what arrives -------------------------------------------------------------------------------------------
+
+    def _arrived(self, message: dict[str, Any]) -> None:
+        type, id = message.get("type"), message.get("id")
+        if type == "event":
+            self._event(message["payload"])
+        elif type == "snapshot":
+            watch = self._watches.get(message["payload"]["subId"])
+            if watch is not None:
+                watch.snapshot(message["payload"])
+        elif type == "subscribe_ack":
+            watch = self._watches.get(str(id))
+            if watch is not None:
+                self._note_ignored(message["payload"].get("ignored"))
+                watch.acknowledged(message["payload"])
+        elif type == "resume-ack":
+            self._resumed(message)
+        elif type == "status":
+            self._status(message["payload"])
+        elif type == "error" and id in self._watches:
+            self._refused(self._watches[str(id)], message["payload"])
+        elif id in self._answers:
+            future = self._answers[str(id)]
+            if not future.done():
+                future.set_result(message)
+
+    def _note_ignored(self, keys: list[str] | None) -> None:
+        if keys:
+            text = "The server does not know %s, and did not read it"
+            log.warning(text, ", ".join(keys), extra={"action": "client.ignored", "keys": keys})
+
+    def _event(self, payload: dict[str, Any]) -> None:
+        for sub in payload.get("subIds") or [payload["subId"]]:
+            watch = self._watches.get(sub)
+            if watch is not None and watch.arrived(payload) is Link.HOLE:
+                log.warning("A hole in the chain of %s", sub, extra={"action": "client.hole", "sub": sub})
+                self._establish(watch)  # from the last event that did arrive
+
+    def _resumed(self, message: dict[str, Any]) -> None:
+        watch = self._watches.get(str(message.get("subId")))
+        if watch is None:
+            return
+        if message["status"] == "ok":
+            watch.acknowledged({})
+        else:
+            watch.begin_anew(str(message.get("reason")))
+            self._establish(watch)
+
+    def _status(self, payload: dict[str, Any]) -> None:
+        for sub in payload.get("subIds", ()):
+            watch = self._watches.get(sub)
+            if watch is None:
+                continue
+            if payload["status"] == "resync-required":
+                # Perhaps it can be resumed in a moment; else it begins anew.
+                asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            elif payload["status"] == "notice":
+                watch.noted([record_from_wire(each) for each in payload.get("errors", ())])
+            elif payload["status"] == "ended":
+                self.forget(watch)
+                watch.ended(None, [record_from_wire(each) for each in payload.get("errors", ())])
+
+    def _refused(self, watch: RemoteWatch, payload: dict[str, Any]) -> None:
+        error = error_from_wire(payload)
+        if error.retryable:
+            asyncio.get_running_loop().call_later(self._backoff.wait(), self._establish, watch)
+            return
+        self.forget(watch)
+        if watch.standing.done():  # without what it should begin with it is of no use
+            self.later("unsubscribe", {"id": watch.id})
+        watch.ended(error)
+
+    # --- beginning and end --------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        try:
+            await self._connected()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Say goodbye. Closing twice is nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        socket = self._socket
+        if socket is not None:
+            await socket.close()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self._break()
+        for watch in list(self._watches.values()):
+            watch.ended(None)
+
+
+def _params(params: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    values = merged(params, named) if params else dict(named)
+    return {name: param_to_wire(value) for name, value in values.items()}

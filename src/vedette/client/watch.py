@@ -1,0 +1,333 @@
+"""A watch at the other end of the wire: the verbs of `WatchHandle`, awaitable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Collection
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.client.decode import event_from_wire
+from vedette.client.sequence import Chain, Link
+from vedette.errors import VedetteError
+from vedette.queue.notice import Withdrawal
+
+if TYPE_CHECKING:
+    from vedette.client.session import RemoteSession
+
+__all__ = ["RemoteWatch"]
+
+HIGH = 10_000
+LOW = 2_000
+"""Events that wait here: at HIGH the server is asked to hold the rest back, at LOW to go on."""
+
+
+REMEMBERED = 10_000
+"""Positions of a reliable watch by which a repeat is known."""
+_ABOUT_SNAPSHOT: tuple[str, ...] = ("seq", "cursor", "resumeToken")
+
+
+class RemoteWatch:
+    """`async for event in watch`, `await watch.next(timeout=5)`, `watch.poll()`.
+
+    After a break the events go on where they were. Where that is not possible an event of type `resync` says so (its
+    `attributes["reason"]` says why), and the watch begins anew with what is there.
+    """
+
+    def __init__(self, session: RemoteSession, sub: str, asked: dict[str, Any]) -> None:
+        self._session = session
+        self._asked = asked
+        self._chain = Chain()
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._paused = False
+        self._unconfirmed: Event | None = None
+        self._anew: str | None = None
+        """Why it begins anew, to be said when it stands again; empty: there is nothing to say."""
+        self._seen: dict[int, bool] = {}
+        """Of a reliable watch: the positions that arrived lately, and whether they are confirmed."""
+        self._places: deque[tuple[int, int]] = deque()
+        """Position and seq of what arrived on this connection and is not confirmed there."""
+        self._errors: list[Any] = []
+        self.id = sub
+        self.handle: str | None = None
+        """The id of a watch of one's own: what `attach` takes."""
+        self.name: str | None = None
+        self.mode = "watch"
+        self.delivery = "best_effort"
+        self.lease_seconds = 30.0
+        """In consume mode: how long a delivery may take before it counts as failed (`ack_timeout`)."""
+        self.token: str | None = None
+        self.status = "active"
+        self.failure: VedetteError | None = None
+        self.standing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the server has acknowledged it."""
+
+    # --- for the user -------------------------------------------------------------------------------------------
+
+    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as WatchHandle has it
+        """One event; None when the time is up or the watch has ended."""
+        await self._confirm()
+        try:
+            async with asyncio.timeout(timeout):
+                while not self._events:
+                    if self.status == "cancelled":
+                        if self.failure is not None:
+                            raise self.failure
+                        return None
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return None
+        return self._hand_out()
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """What has arrived so far; never waits. Of a reliable watch it confirms what the last call returned."""
+        if (event := self._unconfirmed) is not None:
+            self._unconfirmed = None
+            seq = self._settle(event.position)
+            if seq is not None:
+                self._session.later("ack", {"subId": self.id, "seq": seq})
+        count = len(self._events) if limit is None else min(limit, len(self._events))
+        return [self._hand_out() for _ in range(count)]
+
+    async def pull(self, limit: int | None = None) -> list[Event]:
+        """Ask for what is ready now: of a watch made with `prefetch=0`, which is sent nothing by itself."""
+        await self._confirm()
+        more = {"limit": limit} if limit is not None else {}
+        await self._manage("pull", **more)
+        return self.poll(limit)
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        await self.ready()
+        while (event := await self.next()) is not None:
+            yield event
+
+    async def ready(self) -> RemoteWatch:
+        """Wait until the server has acknowledged the watch; raises what it refuses it with."""
+        await asyncio.shield(self.standing)
+        return self
+
+    def errors(self) -> list[Any]:
+        """Why it ended, and what else its owner should know; each once."""
+        found, self._errors = self._errors, []
+        return found
+
+    async def ack(self, event: Event) -> None:
+        """Confirm a reliable watch's event and all before it; in consume mode end this delivery."""
+        if event.delivery_id is not None:
+            await self._session.request("ack", {"deliveryId": event.delivery_id})
+            return
+        if self._unconfirmed is event:
+            self._unconfirmed = None
+        seq = int(event.attributes["seq"]) if self.delivery != "reliable" else self._settle(event.position)
+        if seq is not None:
+            await self._session.tell("ack", {"subId": self.id, "seq": seq})
+
+    async def nack(
+        self, event: Event, *, retry: bool = True, delay: float | None = None, cause: str | None = None
+    ) -> None:
+        payload = {"deliveryId": event.delivery_id, "retry": retry, "cause": cause}
+        await self._session.request("nack", payload | _milliseconds("delay", delay))
+
+    def release(self, event: Event) -> None:
+        """Give a delivery back untried, without waiting for the answer: no attempt is counted."""
+        self._session.later("nack", {"deliveryId": event.delivery_id, "release": True})
+
+    async def extend(self, event: Event, by: float | None = None) -> None:
+        await self._session.request("extend", {"deliveryId": event.delivery_id} | _milliseconds("by", by))
+
+    async def pause(self) -> None:
+        await self._manage("pause")
+
+    async def resume(self) -> None:
+        await self._manage("resume")
+
+    async def cancel(self) -> None:
+        """End it, here and there."""
+        if self.status != "cancelled":
+            await self._manage("cancel")
+            self._session.forget(self)
+            self.ended(None)
+
+    async def leave(self) -> None:
+        """Let a watch that lasts go on without this session: `attach` takes it up again."""
+        self._session.forget(self)
+        self.ended(None)
+        await self._session.request("unsubscribe", {"id": self.id})
+
+    async def alter(self, options: str) -> None:
+        await self._manage("alter", options=options)
+
+    async def _manage(self, operation: str, **more: Any) -> None:
+        await self.ready()
+        await self._session.request("manage", {"subId": self.id, "operation": operation, **more})
+
+    # --- taking -------------------------------------------------------------------------------------------------
+
+    def _hand_out(self) -> Event:
+        event = self._events.popleft()
+        if self.delivery == "reliable" and event.delivery_id is None and "seq" in event.attributes:
+            self._unconfirmed = event
+        if self._paused and len(self._events) <= LOW:
+            self._paused = False
+            self._session.later("manage", {"subId": self.id, "operation": "resume"})
+        return event
+
+    async def _confirm(self) -> None:
+        """Asking for more says that the last one has arrived."""
+        event, self._unconfirmed = self._unconfirmed, None
+        if event is not None:
+            await self.ack(event)
+
+    def _settle(self, position: int) -> int | None:
+        """This event and all that arrived before it are confirmed; the seq to say so with on this connection."""
+        if all(place != position for place, _ in self._places):
+            self._seen[position] = True  # it will come again, and be confirmed then
+            return None
+        while True:
+            place, seq = self._places.popleft()
+            self._seen[place] = True
+            if place == position:
+                return seq
+
+    # --- for loops over deliveries ------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
+    def waiting(self) -> list[Event]:
+        """Deliveries that have arrived and were not taken yet."""
+        return [event for event in self._events if event.delivery_id is not None]
+
+    def leave_out(self, deliveries: Collection[str | None]) -> set[str]:
+        """These are no work any more; which of them had not been taken."""
+        dropped = {str(e.delivery_id) for e in self.waiting() if e.delivery_id in deliveries}
+        if dropped:
+            self._events = deque(e for e in self._events if e.delivery_id not in dropped)
+        return dropped
+
+    # --- for the session ----------------------------------------------------------------------------------------
+
+    def request(self) -> tuple[str, dict[str, Any]]:
+        """The message that (re)establishes it."""
+        if self.handle is not None and self.delivery == "reliable":
+            options = {k: v for k, v in self._asked.items() if k in ("prefetch", "maxUnacked", "priority")}
+            return "subscribe", {**options, "attach": self.handle}
+        if self.token is not None:
+            return "resume", {
+                "token": self.token,
+                "lastSeq": {str(p): s for p, s in self._chain.seqs.items()},
+            }
+        return "subscribe", self._asked
+
+    def acknowledged(self, payload: dict[str, Any]) -> None:
+        """It stands: from here on everything comes. What came before and did not arrive is said first."""
+        self.handle = payload.get("handle", self.handle)
+        self.name = payload.get("name", self.name)
+        self.mode = payload.get("mode", self.mode)
+        self.delivery = payload.get("delivery", self.delivery)
+        self.token = payload.get("resumeToken", self.token)
+        self.lease_seconds = payload.get("leaseMs", 0) / 1000 or self.lease_seconds
+        self._paused = False
+        if "seq" in payload:
+            self._chain.begin(0, payload["seq"])
+            self._places.clear()
+            self._say_anew()
+        if not self.standing.done():
+            self.standing.set_result(None)
+
+    def _say_anew(self) -> None:
+        """A watch of one's own ended with the connection before, unless it lasts; others say why they cannot go on."""
+        reason, self._anew = self._anew, None
+        if reason is None and self.standing.done() and self.mode == "watch" and self.delivery != "reliable":
+            reason = "connection"
+        if reason:
+            self._put(Event(type="resync", tick=0, position=0, attributes={"reason": reason}))
+
+    def begin_anew(self, reason: str) -> None:
+        """It cannot go on where it was: forget where that was."""
+        self.token = None
+        self._chain = Chain()
+        if reason == "snapshot":  # nothing was known yet, so nothing is lost
+            self._anew = self._anew or ""
+        else:
+            self._anew = reason
+
+    def arrived(self, message: dict[str, Any]) -> Link:
+        """An event for this watch."""
+        link = self._chain.follow(message)
+        if link is not Link.NEXT:
+            return link
+        event = event_from_wire(message, asyncio.get_running_loop().time())
+        self.token = message.get("resumeToken", self.token)
+        kept = self.delivery == "reliable" and event.delivery_id is None
+        if kept and self._repeated(event.position, message):
+            return Link.REPEAT
+        self._put(event)
+        if (
+            len(self._events) >= HIGH
+            and not self._paused
+            and self.delivery != "reliable"
+            and self.mode == "watch"
+        ):
+            self._paused = True
+            self._session.later("manage", {"subId": self.id, "operation": "pause"})
+        return link
+
+    def _repeated(self, position: int, message: dict[str, Any]) -> bool:
+        """Whether a reliable event was here before the line broke; if it was confirmed then, say so again."""
+        self._places.append((position, int(message["seq"])))
+        known = self._seen.get(position)
+        if known:
+            self._session.later("ack", {"subId": self.id, "seq": self._settle(position)})
+        if known is None:
+            self._seen[position] = False
+            while len(self._seen) > REMEMBERED:
+                del self._seen[next(iter(self._seen))]
+        return known is not None
+
+    def snapshot(self, payload: dict[str, Any]) -> None:
+        """What a filter matches now, as an `initial` event."""
+        self._chain.begin(int(payload["partition"]), int(payload["seq"]))
+        self.token = payload.get("resumeToken", self.token)
+        attributes = {name: payload[name] for name in _ABOUT_SNAPSHOT if name in payload}
+        self._put(
+            Event(
+                type="initial",
+                tick=int(payload["lsn"]),
+                position=int(payload["seq"]),
+                matches=tuple(payload["documents"]),
+                attributes=attributes,
+            )
+        )
+
+    def _put(self, event: Event) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    def noted(self, errors: list[Any]) -> None:
+        """Records for the owner. What is withdrawn before it was taken is no news: it is left out, and given back."""
+        withdrawn = {record.delivery_id for record in errors if isinstance(record, Withdrawal)}
+        dropped = self.leave_out(withdrawn)
+        for id in dropped:
+            self._session.later("nack", {"deliveryId": id, "release": True})
+        self._errors += [e for e in errors if not (isinstance(e, Withdrawal) and e.delivery_id in dropped)]
+
+    def ended(self, error: VedetteError | None, errors: list[Any] | None = None) -> None:
+        self.status = "cancelled"
+        self.failure = error
+        self._errors += errors or []
+        if not self.standing.done():
+            if error is not None:
+                self.standing.set_exception(error)
+                self.standing.exception()  # heard, also when nobody waits
+            else:
+                self.standing.set_result(None)
+        self._news.set()
+
+
+def _milliseconds(name: str, seconds: float | None) -> dict[str, int]:
+    return {name: round(seconds * 1000)} if seconds is not None else {}

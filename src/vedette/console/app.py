@@ -1,0 +1,309 @@
+"""The HTTP API on port 7708. What it does with data goes through the gateway, like everything from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from vedette.console.http_server import TimelyRequests
+from vedette.console.in_process import Bridge, bridge_to
+from vedette.console.metrics import Figures, metrics_text
+from vedette.console.origins import KnownOrigins
+from vedette.console.page import STATIC, ServerFacts, facts_response, front_page
+from vedette.gateway.server.access import is_loopback
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.router import Switchboard
+
+__all__ = ["HttpServer", "make_app"]
+
+SSE_HEARTBEAT_SECONDS = 15.0
+BODY_SECONDS = 30.0
+_STATUS: Mapping[str, int] = {
+    "unauthorized": 401,
+    "invalid_auth": 400,
+    "forbidden": 403,
+    "busy": 503,
+    "too_slow": 408,
+    "too_many_connections": 503,
+    "internal": 500,
+    "E7003": 401,
+    "E7001": 403,
+    "E8001": 403,
+    "E3601": 404,
+    "E5002": 409,
+}
+
+
+_NO_ACKS = (
+    "a reader of server-sent events acknowledges nothing: a watch that consumes, is reliable or a trigger is for a "
+    "WebSocket"
+)
+_FULL = {"code": "too_many_connections", "message": "as many connections as there may be", "retryable": True}
+
+
+def make_app(
+    board: Switchboard,
+    *,
+    figures: Figures,
+    ready: Callable[[], str | None],
+    facts: Callable[[], ServerFacts],
+    allowed_origins: tuple[str, ...] = (),
+) -> Starlette:
+    """`ready` says what is missing, or nothing."""
+    guarded = not isinstance(board.authority, OpenDoor)
+
+    async def about(_: Request) -> Response:
+        return facts_response(facts(), guarded=guarded)
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def readiness(_: Request) -> Response:
+        missing = ready()
+        status = {"status": "ready"} if missing is None else {"status": "not ready", "reason": missing}
+        return JSONResponse(status, 200 if missing is None else 503)
+
+    async def metrics(request: Request) -> Response:
+        near = request.client is not None and is_loopback(request.client.host)
+        text = metrics_text(figures, names=near or not guarded)  # who is served is nobody else's business
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def statement(type: str) -> Callable[[Request], Any]:
+        async def respond(request: Request) -> Response:
+            return await _statement(board, request, type)
+
+        return respond
+
+    async def events(request: Request) -> Response:
+        return await _events(board, request)
+
+    routes = [
+        Route("/", front_page),
+        Route("/v1/server", about),
+        Route("/health", health),
+        Route("/ready", readiness),
+        Route("/metrics", metrics),
+        Route("/v1/databases/{database}/execute", statement("execute"), methods=["POST"]),
+        Route("/v1/databases/{database}/define", statement("define"), methods=["POST"]),
+        Route("/realtime/sse", events),
+        Route("/realtime/v1/databases/{database}/sse", events),
+        Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
+    ]
+    guard = Middleware(KnownOrigins, allowed=allowed_origins, guarded=guarded)
+    return Starlette(routes=routes, middleware=[guard])
+
+
+# --- statements -----------------------------------------------------------------------------------------------------
+
+
+async def _statement(board: Switchboard, request: Request, type: str) -> Response:
+    """One statement as one request: `{"statement": …, "params": …}` or `{"ontology": …}`."""
+    if board.full:
+        return _refused(_FULL)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            payload = await _body(request, board.limits.max_frame_bytes)
+    except TimeoutError:
+        return _refused({"code": "too_slow", "message": f"a request's body is due in {BODY_SECONDS:g} s"})
+    except ValueError as error:
+        return _refused({"code": "invalid_payload", "message": str(error)})
+    async with bridge_to(board, orderly=True) as bridge:
+        answer = await bridge.ask(
+            "auth", {"token": _token(request), "database": request.path_params["database"]}
+        )
+        if answer["type"] != "error":
+            answer = await bridge.ask(type, payload)
+    if answer["type"] == "error":
+        return _refused(answer["payload"])
+    return JSONResponse(answer["payload"])
+
+
+async def _body(request: Request, limit: int) -> dict[str, Any]:
+    if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
+        raise ValueError("the body is JSON, with Content-Type: application/json")
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise ValueError(f"a request has at most {limit} bytes")
+    try:
+        body = msgspec.json.decode(b"".join(parts))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise ValueError("the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise ValueError("the body is an object")
+    return body
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _refused(payload: dict[str, Any]) -> Response:
+    return JSONResponse({"error": payload}, _STATUS.get(str(payload.get("code")), 400))
+
+
+# --- server-sent events ---------------------------------------------------------------------------------------------
+
+
+async def _events(board: Switchboard, request: Request) -> Response:
+    """One subscription as a stream of events. `Last-Event-ID` is a resume token."""
+    if board.full:
+        return _refused(_FULL)
+    query = request.query_params
+    database = request.path_params.get("database") or query.get("database", "")
+    if "token" in query or "access_token" in query:
+        return _refused({"code": "unauthorized", "message": "a token goes into the Authorization header"})
+    asked: dict[str, Any]
+    if "watch" in query:
+        try:
+            asked = {"watch": query["watch"], "params": msgspec.json.decode(query.get("params", "{}"))}
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            return _refused({"code": "invalid_payload", "message": "params is JSON"})
+    else:
+        asked = {"collection": query.get("collection", ""), "includeData": True}
+        asked |= {"filter": query["filter"]} if "filter" in query else {}
+        asked |= {"sendSnapshot": True} if query.get("snapshot") in ("1", "true") else {}
+    opened = bridge_to(board, orderly=False)
+    bridge = await opened.__aenter__()
+    first = await _begin(bridge, _token(request), database, asked, request.headers.get("last-event-id"))
+    if isinstance(first, dict):
+        await opened.__aexit__(None, None, None)
+        return _refused(first)
+
+    async def stream() -> AsyncIterator[bytes]:
+        try:
+            yield b": connected\n\n"
+            for message in first:
+                yield _sse(message)
+            while not bridge.expire():
+                try:
+                    async with asyncio.timeout(min(SSE_HEARTBEAT_SECONDS, bridge.seconds_left())):
+                        data = await bridge.hear()
+                except TimeoutError:
+                    yield b": heartbeat\n\n"
+                    continue
+                if data is None:
+                    return
+                if not bridge.expire():
+                    yield _sse(data)
+            for data in bridge.last_words():
+                yield _sse(data)
+        finally:
+            await opened.__aexit__(None, None, None)
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
+
+
+async def _begin(
+    bridge: Bridge, token: str, database: str, asked: dict[str, Any], last: str | None
+) -> list[bytes] | dict[str, Any]:
+    """Authenticate, resume or subscribe: what to send first, or the error. A failed resume is said, then begun anew."""
+    answer = await bridge.ask("auth", {"token": token, "database": database})
+    if answer["type"] == "error":
+        return dict(answer["payload"])
+    first: list[bytes] = []
+    if last:
+        bridge.say("resume", {"token": last, "subId": "default"}, "default")
+        data = await bridge.hear()
+        if data is None:
+            return {"code": "closed", "message": "the connection was closed"}
+        first.append(data)
+        if msgspec.json.decode(data).get("status") == "ok":
+            return first
+    bridge.say("subscribe", asked, "default")
+    data = await bridge.hear()
+    if data is None:
+        return {"code": "closed", "message": "the connection was closed"}
+    message = msgspec.json.decode(data)
+    if message["type"] == "error":
+        return dict(message["payload"])
+    if message["payload"].get("mode") == "consume" or message["payload"].get("lasts"):
+        await bridge.ask("manage", {"subId": "default", "operation": "cancel"})
+        return {"code": "invalid_payload", "message": _NO_ACKS}
+    return [*first, data]
+
+
+class _Identified(msgspec.Struct):
+    class Payload(msgspec.Struct):
+        resumeToken: str | None = None
+
+    type: str
+    payload: Payload | None = None
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
+def _sse(data: bytes) -> bytes:
+    """A message as one event of the stream; its id is the token to resume with."""
+    if data.startswith(b'{"type":"heartbeat"'):
+        return b": heartbeat\n\n"
+    token = None
+    with suppress(msgspec.MsgspecError):
+        message = _identified.decode(data)
+        token = message.payload.resumeToken if message.payload is not None else None
+    return (b"id: " + token.encode() + b"\n" if token else b"") + b"data: " + data + b"\n\n"
+
+
+# --- serving --------------------------------------------------------------------------------------------------------
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are the process's business."""
+
+    @contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+class HttpServer:
+    """The app on a socket, on the running loop."""
+
+    def __init__(self, app: Starlette, *, tls: ssl.SSLContext | None = None) -> None:
+        self._app = app
+        self._tls = tls
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        config = uvicorn.Config(
+            self._app,
+            http=TimelyRequests,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            ws="none",
+            timeout_graceful_shutdown=1,
+        )
+        config.load()
+        config.ssl = self._tls
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=1024)
+        self._server = _Uvicorn(config)
+        self._task = asyncio.get_running_loop().create_task(self._server.serve(sockets=[listening]))
+        return int(listening.getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            self._server.force_exit = True
+            await asyncio.gather(self._task, return_exceptions=True)

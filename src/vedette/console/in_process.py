@@ -1,0 +1,117 @@
+"""HTTP requests as connections of the gateway: the same protocol, the same limits, another transport."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from vedette.gateway.server.backpressure import Outbox
+from vedette.gateway.server.outbound import Bundle, Parcel
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.wire.close_codes import CloseCode
+from vedette.gateway.wire.messages import encode
+
+__all__ = ["Bridge", "bridge_to"]
+
+
+class Bridge:
+    """One connection whose messages are awaited here."""
+
+    def __init__(self, board: Switchboard, outbox: Outbox) -> None:
+        self._board = board
+        self._outbox = outbox
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._connection = board.connect(self)
+        self._excess = 0
+        """Bytes that came since the outbox is clogged."""
+        self.closed: tuple[int, str] | None = None
+
+    # --- a sink for the connection ------------------------------------------------------------------------------
+
+    def send(self, parcel: Parcel) -> None:
+        if self.closed is not None:
+            return
+        if self._outbox.clogged:
+            self._excess += len(parcel.message)
+            if self._excess > self._board.limits.outbox_excess_bytes:
+                self._connection.end(CloseCode.STUCK, "too much waits")
+                return
+        self._messages.put_nowait(parcel.message)
+        self._board.bridged_bytes += len(parcel.message)
+        if self._outbox.add(len(parcel.message)):
+            self._board.clogged(self._connection)
+
+    def send_all(self, bundle: Bundle) -> None:
+        for parcel in bundle.parcels:
+            self.send(parcel)
+
+    def close(self, code: int, reason: str) -> None:
+        self.closed = (code, reason)
+        self._messages.put_nowait(None)
+
+    # --- for the one who serves it ------------------------------------------------------------------------------
+
+    def say(self, type: str, payload: Any, id: str | None = None) -> None:
+        self._board.received(self._connection, encode({"type": type, "id": id, "payload": payload}))
+
+    async def hear(self) -> bytes | None:
+        """The next message; None when the connection was closed."""
+        data = await self._messages.get()
+        if data is not None:
+            self._board.bridged_bytes -= len(data)
+            if self._outbox.drained(self._outbox.waiting - len(data)):
+                self._excess = 0
+                self._board.freed(self._connection)
+        return data
+
+    async def ask(self, type: str, payload: Any) -> dict[str, Any]:
+        """Send a message and wait for its answer."""
+        self.say(type, payload, "http")
+        while True:
+            data = await self.hear()
+            if data is None:
+                code = self.closed[0] if self.closed is not None else 0
+                return {"type": "error", "payload": {"code": "closed", "message": f"closed with {code}"}}
+            message: dict[str, Any] = msgspec.json.decode(data)
+            if message.get("id") == "http":
+                return message
+
+    def expire(self) -> bool:
+        """End it when its token has expired; whether it did."""
+        return self._connection.expire(self._board.now())
+
+    def seconds_left(self) -> float:
+        """How long its token lasts."""
+        grant = self._connection.grant
+        if grant is None or grant.expires_at is None:
+            return math.inf
+        return max(0.0, (grant.expires_at - self._board.now()).total_seconds())
+
+    def last_words(self) -> list[bytes]:
+        """Why it ended. What else was waiting is no longer for whoever is at the other end."""
+        words: list[bytes] = []
+        while not self._messages.empty():
+            data = self._messages.get_nowait()
+            if data is not None and data.startswith(b'{"type":"status"'):
+                words.append(data)
+        return words
+
+    def end(self, *, orderly: bool) -> None:
+        self._board.bridged_bytes -= self._outbox.waiting
+        self._board.disconnect(self._connection, orderly=orderly)
+
+
+@asynccontextmanager
+async def bridge_to(board: Switchboard, *, orderly: bool) -> AsyncIterator[Bridge]:
+    """A connection for the length of a request; `orderly`: nobody comes back to resume it."""
+    high = min(board.limits.stream_outbox_bytes, board.limits.outbox_high_bytes)
+    bridge = Bridge(board, Outbox(high, high // 4))
+    try:
+        yield bridge
+    finally:
+        bridge.end(orderly=orderly)

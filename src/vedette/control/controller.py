@@ -1,0 +1,160 @@
+"""Looks at what a pipeline does and acts on it: the index, broadcasts, partitions that are behind, the figures.
+
+Everything that decides is elsewhere and pure (`index_health`, `lag_policy`); here their answers are carried out, in the
+order that loses nothing, and written into the audit log with their reasons.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vedette.clock import Clock
+from vedette.control.index_health import IndexHealth, Verdict
+from vedette.control.lag_policy import LagPolicy, ModeChange
+from vedette.control.status import PartitionFigures, PipelineFigures
+from vedette.sources.journal.seam import CollectionJournal
+from vedette.sources.records import Partition
+from vedette.subscriptions.index.versions import Compactor
+from vedette.subscriptions.registry.registry import SubscriptionRegistry
+from vedette.values import timestamp_to_ms
+
+__all__ = ["Steering", "Targets"]
+
+_audit = logging.getLogger("vedette.audit")
+log = logging.getLogger(__name__)
+_RECENT = 40
+"""Batches that the rates are taken over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What operators promised (seed §5, SLO hooks)."""
+
+    lag_limit_seconds: float = 120.0
+    delivery_p99_seconds: float = 5.0
+    bloom_false_positives: float = 0.05
+
+
+class Steering:
+    """One per pipeline, on its driver. `batch` after every batch, `look` now and then."""
+
+    def __init__(
+        self,
+        journal: CollectionJournal,
+        registry: SubscriptionRegistry,
+        compactor: Compactor,
+        clock: Clock,
+        targets: Targets,
+        tell_states: Callable[[list[Partition]], object],
+    ) -> None:
+        self._journal, self._registry, self._compactor, self._clock = journal, registry, compactor, clock
+        self._health = IndexHealth(broadcast_share=targets.bloom_false_positives)
+        self._lag = LagPolicy(
+            limit_seconds=targets.lag_limit_seconds, target_p99_seconds=targets.delivery_p99_seconds
+        )
+        self._lag.resume(registry.modes(), clock.monotonic())
+        self._tell_states = tell_states
+        self._members: dict[int, str] = {}
+        self._totals: Counter[str] = Counter()
+        self._recent: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=_RECENT)
+
+    def batch(self, counts: Mapping[str, float], seconds: float) -> None:
+        """Take in the counts of a batch that took so long; act on what they say about the index."""
+        self._totals.update({name: round(value) for name, value in counts.items()})
+        self._recent.append((seconds, counts))
+        verdict = self._health.observe(
+            absent=int(counts["absent"]),
+            passed=int(counts["passed"]),
+            changes=int(counts["changes"]),
+            match_ms=counts["match_ms"],
+            now=self._clock.monotonic(),
+        )
+        self._obey(verdict)
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        """Sums that say nothing about the index: of windows."""
+        self._totals.update(counts)
+
+    def look(self, offset: int) -> list[PartitionFigures]:
+        """How far each partition is behind an offset that was told; modes change here."""
+        partitions, behind = self._journal.partitions(), self._journal.behind(offset)
+        now = timestamp_to_ms(self._clock.now())
+        lags = {
+            p.id: max(0.0, (now - behind[p.id].oldest_ms) / 1000) if p.id in behind else 0.0
+            for p in partitions
+        }
+        for change in self._lag.observe(lags, self._clock.monotonic()):
+            self._change(change)
+        self._note_members()
+        return [
+            PartitionFigures(
+                partition=p.id,
+                source=p.source,
+                lag_changes=behind[p.id].changes if p.id in behind else 0,
+                lag_seconds=lags[p.id],
+                delivery_p99_seconds=self._lag.p99(p.id),
+                state=p.state,
+                reason=p.reason,
+                mode=self._lag.mode(p.id),
+            )
+            for p in partitions
+        ]
+
+    def figures(self, **more: Any) -> PipelineFigures:
+        seconds = sum(spent for spent, _ in self._recent)
+        sums = Counter[str]()
+        for _, counts in self._recent:
+            sums.update(dict(counts))
+        return PipelineFigures(
+            index=self._health.state,
+            fan_out=self._registry.fan_out(),
+            events_per_second=sums["changes"] / seconds if seconds else 0.0,
+            match_hit_rate=sums["matches"] / sums["candidates"] if sums["candidates"] else 0.0,
+            bloom_false_positive_rate=sums["passed"] / sums["absent"] if sums["absent"] else 0.0,
+            broadcast_ratio=sums["broadcast"] / sums["deliveries"] if sums["deliveries"] else 0.0,
+            subscriptions=self._registry.count(),
+            gateways=len(self._registry.gateways()),
+            totals={**self._totals, "quarantined": self._journal.quarantined_total()},
+            **more,
+        )
+
+    def _note_members(self) -> None:
+        """Who joins or leaves the ring changes where deliveries go."""
+        known, self._members = self._members, {g.number: g.name for g in self._registry.gateways()}
+        for word, numbers in (
+            ("joined", self._members.keys() - known),
+            ("left", known.keys() - self._members),
+        ):
+            for number in sorted(numbers):
+                name = (self._members | known)[number]
+                extra = {"action": "route.member", "gateway": name, "number": number, "reason": word}
+                _audit.info("The gateway %s has %s", name, word, extra=extra)
+
+    def _obey(self, verdict: Verdict) -> None:
+        if verdict.rebuild:
+            for tenant, held in self._compactor.manifest.collections.items():
+                for collection in held:
+                    self._compactor.doubt(tenant, collection)
+            log.warning("The index is built anew: %s", verdict.reason, extra={"action": "index.rebuild"})
+        if verdict.fan_out != self._registry.fan_out():
+            self._registry.set_fan_out(verdict.fan_out)
+            extra = {"action": "route.broadcast", "fan_out": verdict.fan_out, "reason": verdict.reason}
+            _audit.warning("Changes are%s broadcast", "" if verdict.fan_out else " no longer", extra=extra)
+
+    def _change(self, change: ModeChange) -> None:
+        """A new epoch and the word of it come before the mode ends, so that nobody takes what follows for the whole."""
+        if change.new_epoch:
+            self._journal.break_off(change.partition)
+            self._tell_states(self._journal.partitions())
+        self._registry.set_mode(change.partition, change.mode)
+        extra = {
+            "action": "route.mode",
+            "partition": change.partition,
+            "mode": change.mode,
+            "reason": change.reason,
+        }
+        _audit.warning("Partition %d is %s: %s", change.partition, change.mode, change.reason, extra=extra)

@@ -1,0 +1,129 @@
+"""What to do about a partition that falls behind: a machine of three states for each (seed §3; rulings 9, 10, 11).
+
+Theory of operation. A partition's lag is the age of its oldest change that nobody was told yet. Its *load* is that lag
+as a share of the limit. Marks come in pairs, so that nothing flutters: in at 70 % and 90 %, out below 60 %. A target
+for the p99 of the lag (the SLO) that is missed for a whole minute counts as the first mark, until it is met for one.
+
+    state       event   becomes     what it means
+    normal      soft    shedding    subscriptions of low priority are passed over; they must resync
+    normal      hard    degraded    nothing is matched nor told any more; everybody must resync when it is over
+    shedding    hard    degraded
+    shedding    calm    normal      subscriptions of low priority are told to resync
+    degraded    calm    normal      a new epoch: everybody is told to resync, and what comes joins their snapshots
+
+Passing over is never silent: whoever missed something is told so, once, when it makes sense to begin anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from vedette.subscriptions.registry.registry import Lagging, Mode
+
+__all__ = ["CALM", "HARD", "SOFT", "TRANSITIONS", "LagPolicy", "ModeChange"]
+
+SOFT, HARD, CALM = 0.70, 0.90, 0.60
+WATCHED_SECONDS = 60.0
+"""How long the target must be missed."""
+
+Pressure: TypeAlias = Literal["soft", "hard", "calm", "between"]
+
+TRANSITIONS: Mapping[tuple[Mode, Pressure], Mode] = {
+    ("normal", "soft"): "shedding",
+    ("normal", "hard"): "degraded",
+    ("shedding", "hard"): "degraded",
+    ("shedding", "calm"): "normal",
+    ("degraded", "calm"): "normal",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChange:
+    partition: int
+    before: Mode
+    mode: Mode
+    reason: str
+
+    @property
+    def new_epoch(self) -> bool:
+        """Whether everybody who follows the partition must begin anew."""
+        return self.before == "degraded"
+
+
+@dataclass(slots=True)
+class _Partition:
+    mode: Mode = "normal"
+    samples: deque[tuple[float, float]] = field(default_factory=deque)
+    """(when, lag) of the last minute."""
+    since: float = 0.0
+    """When it was first looked at, or last changed."""
+    for_target: bool = False
+    """Shedding because the target was missed, not because of the load."""
+
+
+class LagPolicy:
+    """One per pipeline. `observe` the lag of every partition now and then; it says which modes change."""
+
+    def __init__(self, *, limit_seconds: float, target_p99_seconds: float) -> None:
+        self._limit, self._target = limit_seconds, target_p99_seconds
+        self._partitions: dict[int, _Partition] = {}
+
+    def observe(self, lags: Mapping[int, float], now: float) -> list[ModeChange]:
+        """`lags`: seconds for every partition there is, 0 where nothing is left to tell; `now` is monotonic."""
+        for gone in self._partitions.keys() - lags.keys():
+            del self._partitions[gone]
+        found = (self._one(partition, lag, now) for partition, lag in sorted(lags.items()))
+        return [change for change in found if change is not None]
+
+    def resume(self, modes: Mapping[int, Lagging], now: float) -> None:
+        """Go on with modes that were set before this process began."""
+        for partition, mode in modes.items():
+            self._partitions[partition] = _Partition(mode=mode, samples=deque([(now, 0.0)]), since=now)
+
+    def mode(self, partition: int) -> Mode:
+        known = self._partitions.get(partition)
+        return known.mode if known is not None else "normal"
+
+    def p99(self, partition: int) -> float:
+        """Of the last minute, in seconds."""
+        known = self._partitions.get(partition)
+        lags = sorted(lag for _, lag in known.samples) if known is not None else []
+        return lags[int(len(lags) * 0.99)] if lags else 0.0
+
+    def _one(self, partition: int, lag: float, now: float) -> ModeChange | None:
+        known = self._partitions.get(partition)
+        if known is None:
+            known = self._partitions[partition] = _Partition(since=now)
+        known.samples.append((now, lag))
+        while known.samples[0][0] < now - WATCHED_SECONDS:
+            known.samples.popleft()
+        pressure, reason = self._pressure(partition, known, lag, now)
+        mode = TRANSITIONS.get((known.mode, pressure))
+        if mode is None:
+            return None
+        change = ModeChange(partition=partition, before=known.mode, mode=mode, reason=reason)
+        known.mode, known.since, known.for_target = mode, now, lag / self._limit < SOFT
+        return change
+
+    def _pressure(self, partition: int, known: _Partition, lag: float, now: float) -> tuple[Pressure, str]:
+        load = lag / self._limit
+        if load >= HARD:
+            return "hard", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
+        if load >= SOFT:
+            return "soft", f"{lag:.1f} s behind, {self._limit:.0f} s is the limit"
+        p99 = self.p99(partition)
+        if known.mode == "normal" and now - known.since >= WATCHED_SECONDS and p99 > self._target:
+            return "soft", f"p99 of {p99:.1f} s for a minute, {self._target:.1f} s is the target"
+        if load < CALM and not (known.mode == "shedding" and known.for_target and p99 > self._target):
+            return "calm", "it has caught up"
+        return "between", ""
+
+    def validate(self) -> None:
+        """Raise AssertionError unless all is in order; for tests."""
+        for known in self._partitions.values():
+            times = [at for at, _ in known.samples]
+            assert times == sorted(times)
+            assert times, "a partition that was never looked at"

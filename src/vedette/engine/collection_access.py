@@ -1,0 +1,133 @@
+"""What policies say about external collections to an actor: who may watch one, and what is seen of it.
+
+The pipeline evaluates on documents; whatever policies ask of the graph is answered here, at one moment. It may change
+with any commit, so a gateway asks again when `RightsBell` rings.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from vedette.engine.commit.lock import Turn
+from vedette.engine.state.graph_state import Commit
+from vedette.engine.watch_service.rights import actor_gone
+from vedette.errors import PolicyError, WatchError
+from vedette.language.compile.execution_context import Context
+from vedette.policy.actor_view import Sight
+from vedette.policy.collection_policies import CollectionPolicy, SightRule, Unanswerable, may_see, sight_rules
+from vedette.policy.guard import PolicyGuard
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+
+__all__ = ["CollectionSights", "RightsBell", "check_collection_rights", "collection_sights"]
+
+_audit = logging.getLogger("vedette.audit")
+CollectionSights: TypeAlias = dict[str, tuple[SightRule, ...]]
+"""By collection, as it is named in a WATCH."""
+
+
+def check_collection_rights(
+    database: Database,
+    actor: str,
+    collections: Sequence[str],
+    attributes: Iterable[str],
+    pattern: str,
+) -> CollectionSights | None:
+    """As for watches of the graph (mew-watch-system §9.1): may watch, may see the collections and attributes.
+
+    Raises E8001 in bare words; the log has the reason. None where there are no policies: everything is seen.
+    """
+    with Turn(database):
+        if not database.schema.policies:
+            return None
+        context = _context(database, actor)
+        found: dict[str, tuple[tuple[CollectionPolicy, SightRule], ...]] = {}
+        try:
+            _guard(database, context).check_meta("SPAWN", "_Watch")
+            found = {name: sight_rules(_policies(database), name, context) for name in collections}
+            denied = _denied(found, list(attributes))
+        except PolicyError:
+            denied = "META SPAWN on _Watch"
+        except Unanswerable as error:
+            denied = str(error)
+        if denied is not None:
+            raise _refusal(actor, pattern, denied)
+        return {name: tuple(rule for _, rule in rules) for name, rules in found.items()}
+
+
+def collection_sights(database: Database, actor: str, collections: Iterable[str]) -> CollectionSights | None:
+    """What the actor sees of the collections now; E7003 when it is not there any more, E8001 when nobody can say."""
+    with Turn(database):
+        if not database.schema.policies:
+            return None
+        context = _context(database, actor)
+        try:
+            return {
+                name: tuple(rule for _, rule in sight_rules(_policies(database), name, context))
+                for name in collections
+            }
+        except Unanswerable as error:
+            raise _refusal(actor, ", ".join(collections), str(error)) from None
+
+
+def _policies(database: Database) -> tuple[CollectionPolicy, ...]:
+    return database.state.program.collection_policies
+
+
+def _context(database: Database, actor: str) -> Context:
+    state = database.state
+    if state.graph.get(actor) is None:
+        raise actor_gone()
+    return Context(view=state.graph, now=database.moment(), tick=state.tick, actor=actor)
+
+
+def _guard(database: Database, context: Context) -> PolicyGuard:
+    policies = database.state.program.policies
+    return PolicyGuard(policies, context, Sight(policies, context, database.schema))
+
+
+def _denied(
+    found: dict[str, tuple[tuple[CollectionPolicy, SightRule], ...]], attributes: Sequence[str]
+) -> str | None:
+    for name, rules in found.items():
+        if not may_see(rules):
+            return f"MATCH on {name}"
+        for attribute in attributes:
+            if not may_see(rules, attribute):
+                return f"MATCH on attribute {attribute} of {name}"
+    return None
+
+
+def _refusal(actor: str, pattern: str, reason: str) -> WatchError:
+    extra = {"action": "watch.denied", "actor": actor, "pattern": pattern, "reason": reason}
+    _audit.warning("A watch was denied to %s", actor, extra=extra)
+    return WatchError("E8001", "Watch pattern denied")
+
+
+class RightsBell:
+    """Rings when a commit may have changed what actors see of external collections."""
+
+    def __init__(self, database: Database, ring: Callable[[], None]) -> None:
+        """`ring` is called with the database's turn held: it only takes note."""
+        self._database, self._ring = database, ring
+        self.actors: set[str] = set()
+        """Whose end is of interest, too."""
+        database.watching.bells.append(self._committed)
+
+    def close(self) -> None:
+        self._database.watching.bells.remove(self._committed)
+
+    def _committed(self, commit: Commit) -> None:
+        if commit.definition is not None or self._concerns(commit):
+            self._ring()
+
+    def _concerns(self, commit: Commit) -> bool:
+        touched = {element.type for change in commit.changes for element in change if element is not None}
+        gone = {before.id for before, after in commit.changes if after is None and before is not None}
+        return not gone.isdisjoint(self.actors) or any(
+            policy.looks_at is None or not policy.looks_at.isdisjoint(touched)
+            for policy in _policies(self._database)
+        )

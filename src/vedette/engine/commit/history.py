@@ -1,0 +1,210 @@
+"""Commits gone by: the latest from memory, older ones from the journal, and the states of the graph between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import groupby
+
+from vedette.element import Element
+from vedette.engine.state.graph_state import Commit, GraphState
+from vedette.errors import StoreError
+from vedette.graph.overlay import Overlay
+from vedette.language.compile.affected_matches import Difference
+from vedette.storage.element_codec import ElementCodec
+from vedette.storage.seam import JournalRow, Store
+from vedette.values import timestamp_from_ms, weight_of
+
+__all__ = ["History", "Trimmed", "replay"]
+
+_PAGE = 1000
+_OVERHEAD = 200
+"""Of a change, beyond its values: about, in bytes."""
+
+
+class Trimmed(Exception):
+    """The log does not reach back that far any more."""
+
+
+class History:
+    """Reads commits by sequence. `keep` and `keep_bytes` bound what is held in memory; `:memory:` has no others."""
+
+    def __init__(
+        self, store: Store, codec: Callable[[], ElementCodec], *, keeps: bool, keep: int, keep_bytes: int
+    ) -> None:
+        self._store = store if keeps else None
+        self._codec = codec
+        self._keep, self._keep_bytes = keep, keep_bytes
+        self._recent: deque[Commit] = deque()
+        self._weights: deque[int] = deque()
+        """Of each of them, about, in bytes."""
+        self._weight = 0
+        self._complete_from = 0
+        """Every commit with a higher sequence is in memory."""
+
+    def start(self, sequence: int) -> None:
+        """Begin to remember: what was committed up to here is in the journal only."""
+        self._recent.clear()
+        self._weights.clear()
+        self._weight = 0
+        self._complete_from = sequence
+
+    def add(self, commit: Commit) -> None:
+        """Remember it. The latest is kept however large it is: it is what the graph holds anyway."""
+        weight = _weight_of(commit.changes)
+        recent = self._recent
+        recent.append(commit)
+        self._weights.append(weight)
+        self._weight += weight
+        while len(recent) > self._keep or (self._weight > self._keep_bytes and len(recent) > 1):
+            self._complete_from = recent.popleft().sequence
+            self._weight -= self._weights.popleft()
+
+    def widen(self, width: Callable[[str], int]) -> None:
+        """The ontology has grown: older versions get room for the new attributes, as those in the graph did."""
+        self._recent = deque(
+            [commit._replace(changes=_widened(commit.changes, width)) for commit in self._recent]
+        )
+
+    def after(self, sequence: int) -> list[Commit]:
+        """Commits with a higher sequence that changed elements, in order. Raises Trimmed when some are gone."""
+        if sequence >= self._complete_from:
+            return [commit for commit in self._recent if commit.sequence > sequence and commit.changes]
+        older = self._from_journal(sequence)
+        return older + [commit for commit in self._recent if commit.changes]
+
+    def last_time(self) -> datetime | None:
+        """When something was last changed; None when nobody knows any more."""
+        if self._recent or self._store is None:
+            return self._recent[-1].time if self._recent else None
+        last = self._store.last_offset()
+        rows = self._store.read(last - 1, 1) if last >= self._first_offset() else ()
+        return timestamp_from_ms(rows[0].time_ms) if rows else None
+
+    def time_of(self, sequence: int) -> datetime | None:
+        """When the last commit up to this one was made; None when nobody knows any more."""
+        made = [commit.time for commit in self._recent if commit.sequence <= sequence]
+        if made or self._store is None:
+            return made[-1] if made else None
+        times = [row.time_ms for row in self._rows() if row.seq <= sequence]
+        return timestamp_from_ms(times[-1]) if times else None
+
+    def sequence_of_tick(self, tick: int) -> int:
+        """The last sequence whose commit was in this tick or before: everything after it is news since then."""
+        found = [commit.sequence for commit in self._recent if commit.tick <= tick]
+        if found:
+            return found[-1]
+        if self._store is not None:
+            return self._bisect(tick)
+        if self._complete_from and self._recent and self._recent[0].tick > tick + 1:
+            raise Trimmed
+        return self._complete_from
+
+    def _bisect(self, tick: int) -> int:
+        """Offsets and ticks rise together: find the last row of the tick by halving."""
+        assert self._store is not None
+        first = self._first_offset()
+        low, high = first - 1, self._store.last_offset()
+        best = 0
+        while low < high:
+            middle = (low + high) // 2
+            rows = self._store.read(middle, 1)
+            if rows and rows[0].tick <= tick:
+                best = rows[0].seq
+                low = rows[0].offset
+            else:
+                high = middle
+        if best == 0 and first > 1:
+            raise Trimmed
+        return best
+
+    def _from_journal(self, sequence: int) -> list[Commit]:
+        if self._store is None:
+            raise Trimmed
+        rows = [row for row in self._rows() if sequence < row.seq <= self._complete_from]
+        first = self._first_offset()
+        if first > 1 and (not rows or rows[0].offset == first) and self._trimmed_after(sequence, first):
+            raise Trimmed
+        return [self._commit(list(group)) for _, group in groupby(rows, key=lambda row: row.seq)]
+
+    def _trimmed_after(self, sequence: int, first: int) -> bool:
+        """Whether a row with a higher sequence may have been trimmed: the oldest one kept must not be its successor."""
+        assert self._store is not None
+        rows = self._store.read(first - 1, 1)
+        return bool(rows) and rows[0].seq > sequence + 1
+
+    def _first_offset(self) -> int:
+        """The first offset that the journal still reaches back to."""
+        assert self._store is not None
+        try:
+            self._store.read(0, 1)
+        except StoreError as error:
+            if error.code != "E6006":
+                raise
+            return int(error.fields["first"])
+        return 1
+
+    def _rows(self) -> Iterator[JournalRow]:
+        assert self._store is not None
+        after = self._first_offset() - 1
+        while rows := self._store.read(after, _PAGE):
+            yield from (row for row in rows if row.source == "graph")
+            after = rows[-1].offset
+
+    def _commit(self, rows: Sequence[JournalRow]) -> Commit:
+        codec, first = self._codec(), rows[0]
+        changes: list[Difference] = []
+        for row in rows:
+            before = codec.from_image(row.collection, row.key, row.before) if row.before is not None else None
+            after = codec.from_image(row.collection, row.key, row.after) if row.after is not None else None
+            changes.append((before, after))
+        moment = timestamp_from_ms(first.time_ms)
+        return Commit(first.seq, first.tick, first.tick + 1, moment, changes, first.cause)
+
+
+def _weight_of(changes: Sequence[Difference]) -> int:
+    """A version that was replaced counts with the commit that replaced it: the graph no longer needs it."""
+    total = 0
+    for before, after in changes:
+        total += _OVERHEAD
+        if before is not None:
+            total += weight_of(before.values)
+        if after is not None:
+            total += weight_of(after.values)
+    return total
+
+
+def _widened(changes: Sequence[Difference], width: Callable[[str], int]) -> list[Difference]:
+    def wide(element: Element | None) -> Element | None:
+        missing = width(element.type) - len(element.values) if element is not None else 0
+        if element is None or missing <= 0:
+            return element
+        return Element(element.id, element.type, element.values + (None,) * missing, element.targets)
+
+    return [(wide(before), wide(after)) for before, after in changes]
+
+
+def replay(
+    state: GraphState, commits: Sequence[Commit], tell: Callable[[Commit, Overlay, Overlay], None]
+) -> None:
+    """Walk from the state before the first commit to the present, showing each commit with the views around it."""
+    before, after = Overlay(state.graph, state.layout), Overlay(state.graph, state.layout)
+    for commit in reversed(commits):
+        for old, new in commit.changes:
+            for view in (before, after):
+                _show(view, old, new, earlier=True)
+    for commit in commits:
+        for old, new in commit.changes:
+            _show(after, old, new, earlier=False)
+        tell(commit, before, after)
+        for old, new in commit.changes:
+            _show(before, old, new, earlier=False)
+
+
+def _show(view: Overlay, old: Element | None, new: Element | None, *, earlier: bool) -> None:
+    version, other = (old, new) if earlier else (new, old)
+    if version is not None:
+        view.put(version)
+    elif other is not None:
+        view.drop(other.id)

@@ -1,0 +1,65 @@
+"""One statement on its way through the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.context.prepared import Prepared
+from vedette.errors import AnalysisError
+from vedette.language.syntax.expressions import Expression, IdReference, Literal, Parameter
+from vedette.language.syntax.statements import Statement
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.session.session import Session
+
+__all__ = ["Request", "named_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    session: Session
+    prepared: Prepared
+    constants: tuple[Value, ...]
+    """The text's literals, then the parameters."""
+    text: str
+    """As the user wrote it: places in errors point into it."""
+
+    @property
+    def database(self) -> Database:
+        return self.session.database
+
+    @property
+    def signature(self) -> tuple[type, ...]:
+        return tuple(map(type, self.constants))
+
+    def about(self, statement: Statement) -> Request:
+        """The same request for a statement inside this one: what EXPLAIN explains."""
+        inner = Prepared(statement, self.prepared.literals, self.prepared.source)
+        inner.parameters = self.prepared.parameters
+        return Request(self.session, inner, self.constants, self.text)
+
+    def executable(self) -> Any:
+        """The compiled statement; call with the database's turn held."""
+        return self.session.executable(self.prepared, self.constants, self.text)
+
+
+def named_id(request: Request, expression: Expression) -> str:
+    """What a string, a parameter or `#id` names; a name that the session has bound stands for what it is bound to."""
+    if isinstance(expression, IdReference):
+        name = expression.name
+        if isinstance(name, str):
+            return name if expression.quoted else request.session.bindings.get(name, name)
+        expression = name
+    value: Any = None
+    if isinstance(expression, Parameter):
+        value = request.constants[
+            request.prepared.literals + request.prepared.parameters.index(expression.name)
+        ]
+    elif isinstance(expression, Literal):
+        value = request.constants[expression.slot] if expression.slot is not None else expression.value
+    if not isinstance(value, str):
+        raise AnalysisError("E2003", f"A String that names something is needed here, not {value!r}")
+    return value

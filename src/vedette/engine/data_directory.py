@@ -1,0 +1,169 @@
+"""A home and its databases: what `vedette.open` returns."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+from vedette.change import Event
+from vedette.clock import Clock, SystemClock
+from vedette.engine.database import Database
+from vedette.engine.process_memory import collection_policy
+from vedette.engine.reactor import Reactor
+from vedette.engine.session.async_session import AsyncSession
+from vedette.engine.session.session import Session
+from vedette.errors import StoreError
+from vedette.settings import Settings, checked, load_settings
+from vedette.storage.catalog import MEMORY, open_home
+
+__all__ = ["Vedette", "open_vedette"]
+
+DEFAULT_DATABASE = "default"
+_homes: WeakSet[Vedette] = WeakSet()
+"""Homes that this process opened."""
+
+
+def _disown() -> None:
+    """In a child of a fork: what the parent has open is the parent's, with its locks and its place in the log."""
+    for home in list(_homes):
+        home.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
+logging.getLogger("vedette").addHandler(logging.NullHandler())
+
+
+class Vedette:
+    """An open home. It is also its default database: `define`, `session` and the rest speak to that one."""
+
+    def __init__(self, location: str | os.PathLike[str], settings: Settings, clock: Clock) -> None:
+        self.location = os.fspath(location)
+        self.settings = settings
+        self.clock = clock
+        self._lock = Lock()
+        self._closed = False
+        self._databases: dict[str, Database] = {}
+        self._home = open_home(
+            location, durability="relaxed" if settings.durability == "relaxed" else "fsync", clock=clock
+        )
+        try:
+            self._default = self._open(DEFAULT_DATABASE)
+        except BaseException:
+            self._home.close()
+            raise
+        if settings.manage_gc:
+            collection_policy.engage()
+        _homes.add(self)
+
+    def database(self, name: str) -> Database:
+        """A database (= tenant) of this home, created on first use: its own ontology, graph, ticks and log."""
+        with self._lock:
+            self._check_open()
+            known = self._databases.get(name)
+            return known if known is not None else self._open(name)
+
+    def disown(self) -> None:
+        """Refuse everything from now on: this process is a child of the one that opened the home."""
+        for database in self._databases.values():
+            database.foreign = True
+
+    def databases(self) -> list[str]:
+        """The names of the databases that exist, "default" first."""
+        with self._lock:
+            self._check_open()
+            return self._home.databases()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("E6005", "This home is closed: open it again")
+
+    def _open(self, name: str) -> Database:
+        store = self._home.open(name)
+        try:
+            database = Database(name, store, self.settings, self.clock, keeps=self.location != MEMORY)
+        except BaseException:
+            store.close()
+            raise
+        self._databases[name] = database
+        return database
+
+    # --- the default database ---------------------------------------------------------------------------------
+
+    def define(self, ontology: str) -> None:
+        """Add declarations to the default database's ontology."""
+        self._default.define(ontology)
+
+    def session(self, actor: str | None = None) -> Session:
+        """A session with the default database. None is the system context; an actor's node id binds policy."""
+        return self._default.session(actor)
+
+    def async_session(self, actor: str | None = None) -> AsyncSession:
+        """The same for asyncio: `async with db.async_session() as s: await s.execute(…)`."""
+        return self._default.async_session(actor)
+
+    def reactor(
+        self,
+        name: str,
+        watch_text: str,
+        callback: Callable[[Event], object],
+        params: Mapping[str, Any] | None = None,
+        /,
+        **named: Any,
+    ) -> Reactor:
+        """Call Python for every event of a watch, durably: the position under `name` survives restarts."""
+        return self._default.reactor(name, watch_text, callback, params, **named)
+
+    @property
+    def default(self) -> Database:
+        return self._default
+
+    # --- closing ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End all sessions, flush, and let the next engine in. Closing twice is nothing."""
+        with self._lock, ExitStack() as closing:  # one that fails to close does not keep the others from it
+            if self._closed:
+                return
+            self._closed = True
+            if self.settings.manage_gc:
+                closing.callback(collection_policy.release)
+            closing.callback(self._home.close)
+            for database in self._databases.values():
+                closing.callback(database.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_vedette(
+    location: str | os.PathLike[str],
+    *,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
+    environment: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Vedette:
+    """Open a home: a directory, `postgresql://…`, or `:memory:` which keeps nothing.
+
+    Without `settings` they are read from the directory's `vedette.toml` and `VEDETTE_*` variables; `options` win.
+    """
+    if settings is None:
+        place = os.fspath(location)
+        directory = None if place == MEMORY or "://" in place else Path(place)
+        settings = load_settings(directory, os.environ if environment is None else environment, **options)
+    elif options:
+        settings = checked({f.name: getattr(settings, f.name) for f in fields(settings)} | options)
+    return Vedette(location, settings, clock or SystemClock())

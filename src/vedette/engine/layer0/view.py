@@ -1,0 +1,402 @@
+"""Layer 0, virtual: the engine's own structures as nodes and edges that MATCH can read and nobody can write.
+
+Nothing is stored: a provider per type yields elements from the engine's structures when a statement asks. Ids say by
+their first letter what they are of, so that one element is found without looking at the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from vedette.element import Element, View
+from vedette.language.schema.model import EdgeType, NodeType, Schema
+from vedette.language.types import describe
+from vedette.queue.letter import DeadLetter
+from vedette.values import timestamp_from_ms
+from vedette.watch.recent_events import PastEvent, past
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.context.session_context import Asker
+    from vedette.engine.database import Database
+    from vedette.engine.session.session import Session
+
+__all__ = ["LayerEyes", "LayerView", "LayerZero"]
+
+_ONTOLOGY = (
+    "_Ontology",
+    "_NodeType",
+    "_EdgeType",
+    "_AttributeDef",
+    "_ConstraintDef",
+    "_RuleDef",
+    "_PolicyRule",
+)
+_SCANNED = {
+    "v": ("_WatchEvent",),
+    "ev": ("_watch_event",),
+    "el": ("_watch_dead_letter",),
+    "i": ("_dead_letter_in",),
+    "_": ("_TickState", *_ONTOLOGY),
+}
+"""How an id begins ▸ types that are looked through for it; watches, sessions and letters are found directly."""
+
+
+class LayerEyes:
+    """Who looks at Layer 0: the system context sees all, an actor its own; with META MATCH on `_Watch` every watch."""
+
+    def __init__(self, viewer: Asker) -> None:
+        self._viewer = viewer
+        self.actor = viewer.actor
+
+    @cached_property
+    def every_watch(self) -> bool:
+        if self.actor is None:
+            return True
+        return self._viewer.database.watching.management.may_see_all(self._viewer)
+
+    def sees_watch_of(self, actor: str | None) -> bool:
+        return actor == self.actor or self.every_watch
+
+    def sees_session_of(self, actor: str | None) -> bool:
+        return self.actor is None or actor == self.actor
+
+
+Provider = Callable[[LayerEyes], Iterator[Element]]
+
+
+class LayerZero:
+    """The providers of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.providers: dict[str, Provider] = {
+            "_Session": self._sessions,
+            "_TickState": self._tick_state,
+            "_Watch": self._watches,
+            "_WatchEvent": self._watch_events,
+            "_session_has_watch": self._session_watches,
+            "_watch_event": self._watch_event_edges,
+            "_DeadLetter": self._dead_letters,
+            "_watch_dead_letter": self._dead_letter_edges,
+            "_dead_letter_in": self._destination_edges,
+            "_Ontology": self._ontologies,
+            "_NodeType": self._node_types,
+            "_EdgeType": self._edge_types,
+            "_AttributeDef": self._attributes,
+            "_ConstraintDef": self._constraints,
+            "_RuleDef": self._rules,
+            "_PolicyRule": self._policies,
+        }
+
+    def type_of(self, id: str, viewer: Asker) -> str | None:
+        """The type of the Layer 0 element with this id, if there is one that the viewer sees."""
+        element = self.find(id, LayerEyes(viewer))
+        return element.type if element is not None else None
+
+    def scan(self, type_name: str, eyes: LayerEyes) -> Iterable[Element]:
+        provider = self.providers.get(type_name)
+        return provider(eyes) if provider is not None else ()
+
+    def find(self, id: str, eyes: LayerEyes) -> Element | None:
+        """The element with this id, if the eyes see it."""
+        kind = id[:2] if id[:1] == "e" else id[:1]
+        if kind == "w":
+            return self._find_watch(id, eyes)
+        if kind == "s":
+            session = self._database.sessions.get(id)
+            seen = session is not None and eyes.sees_session_of(session.actor)
+            return self.session_element(session) if seen and session is not None else None
+        if kind == "l":
+            letter = self._database.watching.consuming.letters.letters.get(id)
+            seen = letter is not None and eyes.sees_watch_of(letter.actor)
+            return self._letter_element(letter) if seen and letter is not None else None
+        if kind == "ew":
+            watch = self._database.watching.management.lookup(id[1:])
+            seen = watch is not None and eyes.sees_watch_of(watch.actor)
+            return self.ownership(watch) if seen and watch is not None else None
+        scanned = (element for name in _SCANNED.get(kind, ()) for element in self.scan(name, eyes))
+        return next((element for element in scanned if element.id == id), None)
+
+    def edges_at(self, edge: str, position: int, id: str, eyes: LayerEyes) -> Iterable[Element]:
+        if edge != "_session_has_watch":
+            return [e for e in self.scan(edge, eyes) if e.targets and e.targets[position] == id]
+        if position == 1:
+            found = self.find(f"e{id}", eyes)
+            return (found,) if found is not None and found.type == edge else ()
+        return [
+            e
+            for e in self._ownerships(self._watches_of_session(id), eyes)
+            if e.targets and e.targets[0] == id
+        ]
+
+    # --- the engine -------------------------------------------------------------------------------------------
+
+    def _sessions(self, eyes: LayerEyes) -> Iterator[Element]:
+        for session in list(self._database.sessions.values()):
+            if eyes.sees_session_of(session.actor):
+                yield self.session_element(session)
+
+    def session_element(self, session: Session) -> Element:
+        return Element(session.id, "_Session", (session.started_at,))
+
+    def _tick_state(self, eyes: LayerEyes) -> Iterator[Element]:
+        state = self._database.state
+        yield Element("_tick", "_TickState", (state.tick, state.last_tick_at))
+
+    # --- watches ----------------------------------------------------------------------------------------------
+
+    def _visible_watches(self, eyes: LayerEyes) -> Iterator[Watch]:
+        for watch in list(self._database.watching.hub.watches.values()):
+            if eyes.sees_watch_of(watch.actor):
+                yield watch
+
+    def _watches_of_session(self, id: str) -> Iterator[Watch]:
+        watching = self._database.watching
+        for number in list(watching.by_session.get(id, ())):
+            watch = watching.hub.watches.get(number)
+            if watch is not None:
+                yield watch
+
+    def _find_watch(self, id: str, eyes: LayerEyes) -> Element | None:
+        watch = self._database.watching.management.lookup(id)
+        if watch is not None:
+            return self.watch_element(watch) if eyes.sees_watch_of(watch.actor) else None
+        return next((self.former_watch(letter) for letter in self._letters(eyes) if letter.watch == id), None)
+
+    def _watches(self, eyes: LayerEyes) -> Iterator[Element]:
+        known = set()
+        for watch in self._visible_watches(eyes):
+            element = self.watch_element(watch)
+            known.add(element.id)
+            yield element
+        for letter in self._letters(eyes):
+            if letter.watch not in known:
+                known.add(letter.watch)
+                yield self.former_watch(letter)
+
+    def former_watch(self, letter: DeadLetter) -> Element:
+        """A watch that is gone, as far as its dead letters remember it."""
+        values = {
+            "pattern": letter.pattern,
+            "mode": "consume",
+            "group": letter.group,
+            "status": "cancelled",
+            "created_at": timestamp_from_ms(letter.created_ms),
+            "events_delivered": 0,
+            "events_pending": 0,
+        }
+        layout = self._schema.nodes["_Watch"].layout
+        return Element(letter.watch, "_Watch", tuple(values.get(attribute) for attribute in layout))
+
+    def watch_element(self, watch: Watch) -> Element:
+        options = watch.options
+        values = {
+            "pattern": self._database.watching.management.text_of(watch),
+            "mode": options.mode,
+            "group": options.group,
+            "status": str(watch.status),
+            "ordering": options.ordering.kind,
+            "delivery": options.delivery,
+            "visibility": options.visibility,
+            "buffer_size": options.buffer,
+            "on_full": options.on_full,
+            "created_at": timestamp_from_ms(watch.created_ms),
+            "events_delivered": watch.delivered,
+            "events_pending": watch.pending + self._database.watching.consuming.waiting(watch),
+            "last_event_at": timestamp_from_ms(watch.last_event_ms) if watch.last_event_ms else None,
+            "name": watch.details.name if watch.has_details else None,
+            "session": watch.owner,
+        }
+        layout = self._schema.nodes["_Watch"].layout
+        id = self._database.watching.id_of(watch)
+        return Element(id, "_Watch", tuple(values.get(attribute) for attribute in layout))
+
+    def _retained(self, eyes: LayerEyes) -> Iterator[PastEvent]:
+        """Events of the watches that the viewer sees: those handed out lately, and those that wait; each once."""
+        watches = {watch.number: watch for watch in self._visible_watches(eyes)}
+        buffers = [(watch, watch.buffer) for watch in watches.values() if watch.buffer is not None]
+        waiting = [PastEvent(*past(watch, entry)) for watch, buffer in buffers for entry in buffer.peek()]
+        handed_out = [event for event in self._database.watching.recent if event.watch.number in watches]
+        found = {(event.watch.number, event.position): event for event in (*handed_out, *waiting)}
+        yield from found.values()
+
+    def _event_id(self, event: PastEvent) -> str:
+        return f"v{self._database.watching.id_of(event.watch)[1:]}_{event.position:x}"
+
+    def _watch_events(self, eyes: LayerEyes) -> Iterator[Element]:
+        for event in self._retained(eyes):
+            moment = timestamp_from_ms(event.at_ms or event.watch.last_event_ms or event.watch.created_ms)
+            values = (event.type, event.tick, event.delivery_id, moment)
+            yield Element(self._event_id(event), "_WatchEvent", values)
+
+    def _watch_event_edges(self, eyes: LayerEyes) -> Iterator[Element]:
+        for event in self._retained(eyes):
+            ends = (self._database.watching.id_of(event.watch), self._event_id(event))
+            yield Element(f"e{ends[1]}", "_watch_event", (event.position,), ends)
+
+    def _session_watches(self, eyes: LayerEyes) -> Iterator[Element]:
+        return self._ownerships(self._visible_watches(eyes), eyes)
+
+    def _ownerships(self, watches: Iterable[Watch], eyes: LayerEyes) -> Iterator[Element]:
+        for watch in watches:
+            edge = self.ownership(watch) if eyes.sees_watch_of(watch.actor) else None
+            if edge is not None:
+                yield edge
+
+    def ownership(self, watch: Watch) -> Element | None:
+        """The edge from its session to a watch; None when it outlived its session."""
+        if watch.owner is None:
+            return None
+        id = self._database.watching.id_of(watch)
+        return Element(f"e{id}", "_session_has_watch", (), (watch.owner, id))
+
+    # --- dead letters -----------------------------------------------------------------------------------------
+
+    def _letters(self, eyes: LayerEyes) -> Iterator[DeadLetter]:
+        """Letters of the watches that the viewer may see."""
+        for letter in list(self._database.watching.consuming.letters.letters.values()):
+            if eyes.sees_watch_of(letter.actor):
+                yield letter
+
+    def _dead_letters(self, eyes: LayerEyes) -> Iterator[Element]:
+        return map(self._letter_element, self._letters(eyes))
+
+    def _letter_element(self, letter: DeadLetter) -> Element:
+        values = {
+            "original_match": letter.match,
+            "failure_reason": letter.reason,
+            "delivery_attempts": letter.attempts,
+            "created_at": timestamp_from_ms(letter.created_ms),
+            "failures": letter.failures,
+            "timeouts": letter.timeouts,
+            "cause": letter.cause,
+            "element": letter.element,
+        }
+        layout = self._schema.nodes["_DeadLetter"].layout
+        return Element(letter.id, "_DeadLetter", tuple(values[attribute] for attribute in layout))
+
+    def _dead_letter_edges(self, eyes: LayerEyes) -> Iterator[Element]:
+        for letter in self._letters(eyes):
+            yield Element(f"e{letter.id}", "_watch_dead_letter", (), (letter.watch, letter.id))
+
+    def _destination_edges(self, eyes: LayerEyes) -> Iterator[Element]:
+        graph = self._database.state.graph
+        for letter in self._letters(eyes):
+            if letter.destination is not None and graph.get(letter.destination) is not None:
+                yield Element(f"i{letter.id}", "_dead_letter_in", (), (letter.destination, letter.id))
+
+    # --- the ontology -----------------------------------------------------------------------------------------
+
+    @property
+    def _schema(self) -> Schema:
+        return self._database.schema
+
+    def _make(self, type_name: str, key: str, /, **values: Any) -> Element:
+        layout = self._schema.nodes[type_name].layout
+        return Element(f"{type_name}:{key}", type_name, tuple(values.get(attribute) for attribute in layout))
+
+    def _ontologies(self, eyes: LayerEyes) -> Iterator[Element]:
+        for name in self._schema.ontologies:
+            yield self._make("_Ontology", name, name=name)
+
+    def _node_types(self, eyes: LayerEyes) -> Iterator[Element]:
+        for n in self._schema.nodes.values():
+            parents = ", ".join(n.parents)
+            yield self._make(
+                "_NodeType",
+                n.name,
+                name=n.name,
+                abstract=n.abstract,
+                sealed=n.sealed,
+                parents=parents,
+                doc=n.doc,
+            )
+
+    def _edge_types(self, eyes: LayerEyes) -> Iterator[Element]:
+        for e in self._schema.edges.values():
+            facts = (
+                "symmetric",
+                "no_self",
+                "acyclic",
+                "unique",
+                "on_kill_source",
+                "on_kill_target",
+                "doc",
+                "arity",
+            )
+            joined = ", ".join(f"{p.name}: {describe(p.type)}" for p in e.parameters)
+            yield self._make(
+                "_EdgeType",
+                e.name,
+                name=e.name,
+                parameters=joined,
+                **{fact: getattr(e, fact) for fact in facts},
+            )
+
+    def _attributes(self, eyes: LayerEyes) -> Iterator[Element]:
+        facts = ("optional", "required", "unique", "readonly", "indexed", "doc")
+        holders: list[NodeType | EdgeType] = [*self._schema.nodes.values(), *self._schema.edges.values()]
+        for holder in holders:
+            for a in holder.attributes.values():
+                if a.owner == holder.name:
+                    yield self._make(
+                        "_AttributeDef",
+                        f"{a.owner}.{a.name}",
+                        name=a.name,
+                        owner=a.owner,
+                        type=describe(a.type),
+                        **{fact: getattr(a, fact) for fact in facts},
+                    )
+
+    def _constraints(self, eyes: LayerEyes) -> Iterator[Element]:
+        for c in self._schema.constraints.values():
+            yield self._make("_ConstraintDef", c.name, name=c.name, soft=c.soft, message=c.message, doc=c.doc)
+
+    def _rules(self, eyes: LayerEyes) -> Iterator[Element]:
+        for r in self._schema.rules.values():
+            yield self._make("_RuleDef", r.name, name=r.name, priority=r.priority, manual=r.manual, doc=r.doc)
+
+    def _policies(self, eyes: LayerEyes) -> Iterator[Element]:
+        for p in self._schema.policies.values():
+            yield self._make(
+                "_PolicyRule",
+                p.name,
+                name=p.name,
+                allow=p.allow,
+                priority=p.priority,
+                message=p.message,
+                doc=p.doc,
+            )
+
+
+class LayerView:
+    """A view of the graph with Layer 0 beside it."""
+
+    def __init__(self, view: View, layer0: LayerZero, viewer: Asker) -> None:
+        self._view = view
+        self._layer0 = layer0
+        self._eyes = LayerEyes(viewer)
+
+    def get(self, id: str) -> Element | None:
+        found = self._view.get(id)
+        return found if found is not None else self._layer0.find(id, self._eyes)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        own = tuple(name for name in types if not name.startswith("_"))
+        virtual = [self._layer0.scan(name, self._eyes) for name in types if name.startswith("_")]
+        return chain(self._view.scan(own) if own else (), *virtual)
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        return self._view.lookup(owner, attribute, value)
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        if not edge.startswith("_"):
+            return self._view.edges_at(edge, position, id)
+        return self._layer0.edges_at(edge, position, id, self._eyes)
+
+    def incident(self, id: str) -> Iterable[Element]:
+        return self._view.incident(id)

@@ -1,0 +1,77 @@
+"""What a database does by the clock: ticks at an interval, and a journal that does not grow for ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from vedette.clock import Due
+from vedette.engine.commit.lock import Turn
+from vedette.errors import VedetteError
+from vedette.values import timestamp_to_ms
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+
+__all__ = ["Upkeep"]
+
+_TRIM_SECONDS = 600.0
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Appointments of one database; `stop` cancels them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._due: dict[str, Due] = {}
+        self._stopped = False
+
+    def start(self) -> None:
+        settings = self._database.settings
+        if settings.tick_interval_seconds > 0:
+            self._every(settings.tick_interval_seconds, "tick", self._tick)
+        if self._database.keeps:
+            self._trim()
+            self._every(min(_TRIM_SECONDS, max(1.0, settings.log_retention_seconds / 10)), "trim", self._trim)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for due in self._due.values():
+            due.cancel()
+
+    def _every(self, seconds: float, name: str, act: Callable[[], None]) -> None:
+        clock = self._database.clock
+
+        def again() -> None:
+            if self._stopped:
+                return
+            try:
+                act()
+            except VedetteError as error:
+                log.warning(
+                    "Upkeep failed: %s", error, extra={"action": f"upkeep.{name}", "code": error.code}
+                )
+            self._every(seconds, name, act)
+
+        self._due[name] = clock.call_at(clock.monotonic() + seconds, again)
+
+    def _tick(self) -> None:
+        """Logical time moves on; what watches hold for a tick is handed out."""
+        database, turn = self._database, Turn(self._database)
+        with turn:
+            database.check_writable()
+            commit = database.state.advance_ticks(1, database.clock.now())
+            database.gate.submit(commit.sequence, commit)
+            database.watching.ticked(commit)
+        database.watching.triggers.run(turn)
+
+    def _trim(self) -> None:
+        """Forget what is older than the retention: watches that have not had it yet will be told so."""
+        database, turn = self._database, Turn(self._database)
+        with turn:
+            database.watching.lasting.advance()
+        database.wait(turn)
+        oldest = timestamp_to_ms(database.clock.now()) - int(database.settings.log_retention_seconds * 1000)
+        database.trim(oldest)

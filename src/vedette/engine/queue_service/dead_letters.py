@@ -1,0 +1,222 @@
+"""Dead letters: matches that could not be consumed, kept in the store until somebody sends them back.
+
+    letter.<id>    a `DeadLetter` as JSON; empty: it was sent back
+
+A letter holds the images of everything that was deleted with its element, so that REDRIVE can make it whole again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.context.result import Result
+from vedette.engine.queue_service.settlement import dead_letter_failed
+from vedette.engine.statements import execution
+from vedette.errors import MutationError, VedetteError, WatchError
+from vedette.graph.actions import delete_element
+from vedette.graph.transaction import Transaction
+from vedette.queue.entry import Attempts, Delivery, DeliveryEvent
+from vedette.queue.letter import DeadLetter
+from vedette.values import json_value, timestamp_to_ms
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.queue_service.service import Consuming
+    from vedette.engine.session.session import Session
+
+__all__ = ["DeadLetters"]
+
+_LETTER = "letter."
+
+
+class DeadLetters:
+    """The letters of one database. `redrive` waits for the turn; the rest is called in it."""
+
+    def __init__(self, consuming: Consuming) -> None:
+        self._consuming = consuming
+        self.letters: dict[str, DeadLetter] = {}
+
+    @property
+    def _database(self) -> Any:
+        return self._consuming.watching.database
+
+    # --- burying ----------------------------------------------------------------------------------------------
+
+    def bury(self, delivery: Delivery, attempts: Attempts, reason: str, cause: str | None) -> None:
+        """Delete the element and write its letter, in one commit with the authority of the system."""
+        database, watch = self._database, delivery.member.watch
+        state = database.state
+        destination = self._consuming.destinations.get(watch.number)
+        if destination is not None and not self._is_there(watch, destination):
+            raise dead_letter_failed(delivery.id, destination, "the destination does not exist")
+        element = state.graph.get(delivery.item.element)
+        delivery.happen(DeliveryEvent.ENLIST)
+        if element is None:
+            self._consuming.deliveries.settled([delivery])
+            return
+        try:
+            transaction = state.begin()
+            delete_element(transaction, element, None)
+            letter = self._letter(delivery, attempts, reason, cause, destination, transaction)
+            facts = (
+                (f"{_LETTER}{letter.id}", _written(letter)),
+                *self._consuming.deliveries.facts_of([delivery]),
+            )
+            self._commit(transaction, f"dead letter {letter.id}", facts)
+        except BaseException:
+            delivery.happen(DeliveryEvent.ROLLBACK)
+            raise
+        self.letters[letter.id] = letter
+        self._consuming.deliveries.settled([delivery])
+        self._consuming.watching.news.letter_came(letter)
+
+    def _is_there(self, watch: Watch, destination: str) -> bool:
+        """For the watch's actor: what is hidden from it does not exist, whatever it is asked for."""
+        graph = self._database.state.graph
+        if graph.get(destination) is None:
+            return False
+        seen = self._consuming.watching.own_context(watch, graph).view
+        return destination == watch.actor or seen.get(destination) is not None
+
+    def _letter(
+        self,
+        delivery: Delivery,
+        attempts: Attempts,
+        reason: str,
+        cause: str | None,
+        destination: str | None,
+        transaction: Transaction,
+    ) -> DeadLetter:
+        database, watch = self._database, delivery.member.watch
+        deleted = [before for before, after in transaction.changes() if after is None and before is not None]
+        return DeadLetter(
+            id=database.state.new_id("l"),
+            watch=self._consuming.watching.id_of(watch),
+            pattern=self._consuming.watching.management.text_of(watch),
+            group=watch.options.group,
+            actor=watch.actor,
+            destination=destination,
+            reason=reason,
+            cause=cause,
+            failures=attempts.failures,
+            timeouts=attempts.timeouts,
+            element=delivery.item.element,
+            match=json.dumps(json_value(dict(delivery.match)), ensure_ascii=False),
+            created_ms=timestamp_to_ms(database.clock.now()),
+            elements=tuple(json.loads(database.image(element)) for element in deleted),
+        )
+
+    def _commit(self, transaction: Transaction, cause: str, facts: Iterable[tuple[str, str]]) -> None:
+        database = self._database
+        now = database.clock.now
+        commit, _ = database.state.commit(
+            transaction,
+            started=database.state.sequence,
+            explicit=database.settings.strict_cardinality,
+            now=now(),
+            context=lambda _: execution.system_context(database, transaction, now),
+            cause=cause,
+            meta=tuple(facts),
+        )
+        assert commit is not None
+        database.gate.submit(commit.sequence, commit)
+        database.watching.committed(commit, 0)
+
+    # --- sending back -----------------------------------------------------------------------------------------
+
+    def redrive(self, session: Session, id: str) -> Result:
+        """Make the letter's element, and what was deleted with it, whole again; its attempts begin anew."""
+        session.admit()
+        result = Result()
+        with session.turn:
+            letter = self.letters.get(id)
+            if letter is None or not self.may_handle(session, letter):
+                raise MutationError("E3601", f"The dead letter '{id}' was not found", fields={"id": id})
+            self._send_back(letter, result)
+        return result
+
+    def redrive_all(self, session: Session, watch_id: str) -> Result:
+        """Every letter of a watch, and what is parked for it. Those that cannot be sent back stay, with a warning."""
+        session.admit()
+        result = Result()
+        problems: list[VedetteError] = []
+        with session.turn:
+            chosen = [
+                letter
+                for letter in self.letters.values()
+                if letter.watch == watch_id and self.may_handle(session, letter)
+            ]
+            live = self._consuming.watching.management.lookup(watch_id)
+            if live is not None:
+                self._consuming.watching.management.find(session, watch_id)
+            elif not chosen:
+                raise WatchError("E8002", "Handle references non-existent watch", fields={"handle": watch_id})
+            for letter in chosen:
+                try:
+                    self._send_back(letter, result)
+                except VedetteError as error:
+                    problems.append(error)
+            if live is not None:
+                self._unpark(live.number)
+        if problems and not result.created and not result.linked:
+            raise problems[0]
+        result.warnings = tuple(error.text for error in problems)
+        return result
+
+    def may_handle(self, session: Session, letter: DeadLetter) -> bool:
+        """The actor of its watch, the system context, or who may set `_Watch`."""
+        if session.actor is None or session.actor == letter.actor:
+            return True
+        _, guard = execution.statement_context(session, ())
+        return guard is not None and guard.allows_meta("SET", "_Watch")
+
+    def _send_back(self, letter: DeadLetter, result: Result) -> None:
+        database = self._database
+        database.check_writable()
+        state = database.state
+        transaction = state.begin()
+        restored = [database.from_image(image) for image in letter.elements]
+        nodes = [element for element in restored if element.targets is None]
+        edges = [element for element in restored if element.targets is not None]
+        for element in (*nodes, *edges):  # an edge was deleted before the edges that join it
+            if transaction.view.get(element.id) is not None:
+                text = f"'{element.id}' is there again: the dead letter '{letter.id}' cannot be sent back over it"
+                raise MutationError("E3601", text, fields={"id": element.id, "letter": letter.id})
+            if element.targets is None:
+                transaction.spawn(element)
+            elif all(transaction.view.get(target) is not None for target in element.targets):
+                transaction.link(state.schema.edges[element.type], element)
+        if transaction.view.get(letter.element) is None:
+            text = (
+                f"What '{letter.element}' joined is gone: the dead letter '{letter.id}' cannot be sent back"
+            )
+            raise MutationError("E3601", text, fields={"id": letter.element, "letter": letter.id})
+        self._commit(transaction, f"redrive {letter.id}", [(f"{_LETTER}{letter.id}", "")])
+        del self.letters[letter.id]
+        result.created += transaction.counts.created
+        result.linked += transaction.counts.linked
+        self._consuming.watching.news.letter_went(letter)
+
+    def _unpark(self, number: int) -> None:
+        member = self._consuming.members.get(number)
+        if member is None or member.pool is None:
+            return
+        for place in list(member.pool.places):
+            if place.item is not None and place.item.parked:
+                self._consuming.deliveries.unpark(place.element)
+
+    # --- the store --------------------------------------------------------------------------------------------
+
+    def restore(self, meta: dict[str, str]) -> None:
+        for key, value in meta.items():
+            if key.startswith(_LETTER) and value:
+                facts = json.loads(value)
+                letter = DeadLetter(**{**facts, "elements": tuple(facts["elements"])})
+                self.letters[letter.id] = letter
+
+
+def _written(letter: DeadLetter) -> str:
+    return json.dumps(asdict(letter), ensure_ascii=False)

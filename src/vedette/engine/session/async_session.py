@@ -1,0 +1,196 @@
+"""Sessions for asyncio: statements run on the loop (they are short; long reads go to a thread), and wait for the disk.
+
+Group commit tells each event loop once per flush, however many sessions wait on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from vedette.engine.commit.lock import Turn
+from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.result import Result
+from vedette.engine.session.async_watch import AsyncWatch
+from vedette.engine.session.session import Session, merged
+from vedette.engine.session.watch_handle import WatchHandle
+from vedette.engine.state.graph_state import Commit
+from vedette.engine.statements.execution import LongReadError
+from vedette.errors import InvalidStatement, StoreError
+from vedette.language.syntax import statements as ast
+from vedette.storage.group_commit import CommitGate
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+
+__all__ = ["AsyncSession", "DurableWaiters"]
+
+_Gate = CommitGate[Commit]
+_Place = tuple["asyncio.AbstractEventLoop", _Gate]
+_Waiting = tuple[int, "asyncio.Future[None]"]
+
+
+class DurableWaiters:
+    """Futures that wait for commits to become durable, by event loop and gate; each is woken once per flush."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = Lock()
+        self._places: dict[_Place, list[_Waiting]] = {}
+
+    async def wait(self, turn: Turn) -> None:
+        """Return when everything that was seen in the turn is durable; `Database.wait` for asyncio."""
+        if turn.gate.durable_tick >= turn.seen:
+            return
+        loop = asyncio.get_running_loop()
+        place = (loop, turn.gate)
+        future: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            waiting = self._places.setdefault(place, [])
+            waiting.append((turn.seen, future))
+        if len(waiting) == 1:
+            self._ask(place, turn.seen)
+        try:
+            await future
+        except StoreError as error:
+            self._database.fail(error, turn)
+            raise
+
+    def _ask(self, place: _Place, sequence: int) -> None:
+        """Have the loop called when this commit is durable; one question at a time for each place."""
+        loop, gate = place
+
+        def answered(error: StoreError | None) -> None:
+            try:
+                loop.call_soon_threadsafe(self._release, place, sequence, error)
+            except RuntimeError:  # the loop was closed, and nobody waits there any more
+                with self._lock:
+                    self._places.pop(place, None)
+
+        gate.notify(sequence, answered)
+
+    def _release(self, place: _Place, reached: int, error: StoreError | None) -> None:
+        """Wake all whom the answer concerns; ask again for the others. Runs in the loop."""
+        reached = max(reached, place[1].durable_tick)
+        with self._lock:
+            waiting = self._places.pop(place, [])
+            left = [item for item in waiting if item[0] > reached] if error is None else []
+            if left:
+                self._places[place] = left
+        for sequence, future in waiting:
+            if future.done() or (error is None and sequence > reached):
+                continue
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(StoreError(error.code, error.text, fields=error.fields))
+        if left:
+            self._ask(place, max(sequence for sequence, _ in left))
+
+
+class AsyncSession:
+    """One user's conversation with a database, from asyncio. Statements of one session wait for each other."""
+
+    def __init__(self, database: Database, actor: str | None = None) -> None:
+        self._database = database
+        self._session = Session(database, actor)
+        self._session.patient = False
+        self._one_at_a_time = asyncio.Lock()
+
+    async def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        """Execute exactly one statement; returns when what it did and saw is durable."""
+        if params:
+            named = merged(params, named)
+        async with self._one_at_a_time:
+            await self._room()
+            results: list[Result] = []
+            try:
+                prepared, literals = self._session.prepared(text)
+                results.append(await self._execute(prepared, literals, named, text))
+                return results[0]
+            finally:
+                await self._make_durable(results)
+
+    async def run(
+        self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any
+    ) -> list[Result]:
+        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        if params:
+            named = merged(params, named)
+        async with self._one_at_a_time:
+            await self._room()
+            results: list[Result] = []
+            try:
+                statements, literals = self._session.prepared_script(script)
+                for prepared in statements:
+                    results.append(await self._execute(prepared, literals, named, script))  # noqa: PERF401
+                return results
+            finally:
+                await self._make_durable(results)
+
+    async def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> AsyncWatch:
+        """Create a watch and hold it: `w = await s.watch("WATCH …")`, then `async for event in w`."""
+        prepared, _ = self._session.prepared(text)
+        if not isinstance(prepared.statement, ast.Watch):
+            raise InvalidStatement("E1101", "A WATCH statement is needed here; others go through execute()")
+        result = await self.execute(text, params, **named)
+        watch = self._database.watching.management.lookup(result.handle or "")
+        assert watch is not None
+        return AsyncWatch(WatchHandle(self._session, watch))
+
+    async def attach(self, handle_or_name: str) -> AsyncWatch:
+        """Take up a watch again that lasts: a reliable one, or a trigger."""
+        return AsyncWatch(await asyncio.to_thread(self._session.attach, handle_or_name))
+
+    async def _make_durable(self, results: Sequence[Result]) -> None:
+        """Wait for what was seen; watches whose handles are never told are ended, as `Session` does."""
+        try:
+            await self._database.waiters.wait(self._session.turn)
+        except BaseException:
+            self._session.withdraw(results)
+            raise
+
+    async def _execute(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        """Statements are short and run here; a read that turns out to be long begins again in a thread."""
+        try:
+            return self._session.execute_prepared(prepared, literals, values, text)
+        except LongReadError:
+            pass
+        work = partial(self._session.execute_prepared, prepared, literals, values, text)
+        self._session.patient = True
+        future = asyncio.get_running_loop().run_in_executor(None, work)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            while not future.done():  # cancelled: the session is free when the statement has ended
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # heard, also when nobody waits for it any more
+            self._session.patient = False
+
+    async def _room(self) -> None:
+        """Wait, without stopping the loop, while the queue to the disk is full."""
+        try:
+            self._database.gate.admit(timeout=0)
+        except TimeoutError:
+            await asyncio.to_thread(self._database.gate.admit)
+
+    async def close(self) -> None:
+        self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,106 @@
+"""A watch held from asyncio: `async for event in watch`. Waiting takes no thread; giving up a wait loses no event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from vedette.change import Event
+from vedette.engine.session.watch_handle import WatchHandle
+
+__all__ = ["AsyncWatch"]
+
+
+class AsyncWatch:
+    """Belongs to the event loop that it was made in."""
+
+    def __init__(self, handle: WatchHandle) -> None:
+        self._handle = handle
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        handle.listen(self._ring)
+
+    def _ring(self) -> None:
+        """There may be something; called from any thread."""
+        with suppress(RuntimeError):  # the loop was closed, and nobody waits there any more
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def __repr__(self) -> str:
+        return repr(self._handle)
+
+    @property
+    def id(self) -> str:
+        """The handle: the id of the `_Watch` node."""
+        return self._handle.id
+
+    @property
+    def name(self) -> str | None:
+        return self._handle.name
+
+    @property
+    def status(self) -> str:
+        return self._handle.status
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """Everything that is ready now; never waits. The first call includes `initial`."""
+        return self._handle.poll(limit)
+
+    async def next(self, timeout: float | None = None) -> Event | None:  # noqa: ASYNC109 - as WatchHandle has it
+        """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while True:
+                    self._news.clear()
+                    ready = self._handle.poll(limit=1)
+                    if ready:
+                        return ready[0]
+                    if self._handle.ended:
+                        return None
+                    await self._news.wait()
+        return None
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while (event := await self.next()) is not None:
+            yield event
+
+    def errors(self) -> list[Any]:
+        """Records for the owner since the last call: overflows, timeouts, withdrawals."""
+        return self._handle.errors()
+
+    async def ack(self, *events: Event) -> None:
+        """Consume: delete what was delivered. Reliable watches: confirm the events and all before them."""
+        await asyncio.to_thread(self._handle.ack, *events)
+
+    async def nack(
+        self,
+        event: Event,
+        retry: bool = True,
+        delay: timedelta | float | None = None,
+        cause: str | None = None,
+    ) -> None:
+        """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
+        await asyncio.to_thread(self._handle.nack, event, retry, delay, cause)
+
+    async def extend(self, event: Event, by: timedelta | float | None = None) -> None:
+        """More time for a delivery: `by` from now, or another ack_timeout."""
+        await asyncio.to_thread(self._handle.extend, event, by)
+
+    # --- managing ---------------------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        await asyncio.to_thread(self._handle.pause)
+
+    async def resume(self) -> None:
+        await asyncio.to_thread(self._handle.resume)
+
+    async def cancel(self) -> None:
+        await asyncio.to_thread(self._handle.cancel)
+
+    async def alter(self, options: str) -> None:
+        """`await w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""
+        await asyncio.to_thread(self._handle.alter, options)

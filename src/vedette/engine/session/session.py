@@ -1,0 +1,400 @@
+"""A session: where statements are executed, one at a time, with its bindings, its actor and its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from vedette.engine.commit.lock import Turn
+from vedette.engine.context.open_transaction import OpenTransaction
+from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.request import Request
+from vedette.engine.context.result import Result
+from vedette.engine.queue_service.settlement import Deliveries
+from vedette.engine.session.jobs import Jobs
+from vedette.engine.session.watch_handle import WatchHandle
+from vedette.engine.statements import control, execution
+from vedette.engine.statements.compile import Executable, compile_statement
+from vedette.engine.statements.queue import as_consumer
+from vedette.errors import (
+    AnalysisError,
+    InvalidStatement,
+    PolicyError,
+    StoreError,
+    TransactionError,
+    VedetteError,
+)
+from vedette.language.syntax import statements as ast
+from vedette.values import Value
+from vedette.watch.options import checked_span, refused
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+
+__all__ = ["Session", "merged"]
+
+FOREIGN = "This home was opened before a fork and belongs to the parent process: open it in one process only"
+
+
+class Session:
+    """One user's conversation with a database. May be used from any thread; statements wait for each other."""
+
+    def __init__(self, database: Database, actor: str | None = None) -> None:
+        if database.foreign:
+            raise StoreError("E6002", FOREIGN)
+        self.database = database
+        self.started_at: datetime = database.clock.now()
+        self.bindings: dict[str, str] = {}
+        """Names that SPAWN and LINK bound, across statements and transactions: `#name`."""
+        self.transaction: OpenTransaction | None = None
+        self._actors: list[str] = []
+        self.actor: str | None = None
+        """Who is asking: the innermost actor of the session, None in the system context."""
+        self._bound = actor is not None
+        """Opened for an actor: it stays that actor's to the end."""
+        self._own_turn = RLock()
+        self.turn = Turn(database)
+        self.patient = True
+        """Whether a long read may go on in slices here; else it is refused with LongReadError, before any effect."""
+        self.watch_limits: tuple[int, int] | None = None
+        """Most watches of this session, and of the database; None in embedded sessions: no limit."""
+        self._closed = False
+        with self.turn:
+            if actor is not None:
+                self._act_as(self._checked_actor(actor))
+            self.id = database.state.new_id("s")
+            with database.watching.news.about(self):
+                database.sessions[self.id] = self
+
+    # --- the public face --------------------------------------------------------------------------------------
+
+    def execute(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> Result:
+        """Execute exactly one statement; parameters by name, in a dict or as keywords."""
+        if params:
+            named = merged(params, named)
+        with self._own_turn:
+            result = None
+            try:
+                result = self.execute_undurably(text, named)
+                return result
+            finally:
+                if self.turn.gate.durable_tick < self.turn.seen:
+                    self._make_durable([] if result is None else [result])
+
+    def run(self, script: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> list[Result]:
+        """Execute a script: parsed whole before anything runs, stops at the first error."""
+        if params:
+            named = merged(params, named)
+        with self._own_turn:
+            results: list[Result] = []
+            try:
+                statements, literals = self.prepared_script(script)
+                for prepared in statements:  # one by one: those before a failure are known
+                    results.append(self.execute_prepared(prepared, literals, named, script))  # noqa: PERF401
+                return results
+            finally:
+                self._make_durable(results)
+
+    def watch(self, text: str, params: Mapping[str, Any] | None = None, /, **named: Any) -> WatchHandle:
+        """Create a watch and hold it: `w = s.watch("WATCH t: Task … RETURN t")`, then `w.poll()` or `w.next()`."""
+        if params:
+            named = merged(params, named)
+        with self._own_turn:
+            made: list[WatchHandle] = []
+            try:
+                prepared, literals = self.database.statements.one(text)
+                if not isinstance(prepared.statement, ast.Watch):
+                    text = "A WATCH statement is needed here; others go through execute(), or vedette run"
+                    raise InvalidStatement("E1101", text)
+                self._check_open()
+                if self.transaction is not None:
+                    self.transaction.check_usable()
+                request = Request(self, prepared, prepared.constants(literals, named), text)
+                made.append(WatchHandle(self, self.database.watching.creation.create(request)))
+                return made[0]
+            except BaseException:
+                self._statement_failed()
+                raise
+            finally:
+                self._make_durable(made)  # so that the first poll has what is there already
+
+    def _make_durable(self, made: Sequence[Result | WatchHandle]) -> None:
+        """Wait for what was seen. When it is never told, nobody has the handles of watches that were made in it."""
+        try:
+            self.database.wait(self.turn)
+        except BaseException:
+            self.withdraw(made)
+            raise
+
+    def withdraw(self, made: Sequence[Result | WatchHandle]) -> None:
+        """End watches whose handles were never handed over."""
+        handles = [each.id if isinstance(each, WatchHandle) else each.handle for each in made]
+        with self.turn:
+            for handle in filter(None, handles):
+                self.database.watching.management.withdraw(handle)
+
+    def consume(
+        self,
+        text: str,
+        params: Mapping[str, Any] | None = None,
+        /,
+        *,
+        prefetch: int = 10,
+        timeout: float | None = None,
+        **named: Any,
+    ) -> Jobs:
+        """Jobs to work through: `for job in s.consume("WATCH … [mode: consume] …"): with job: …`.
+
+        At most `prefetch` are in hand at a time. The loop ends when none came for `timeout` seconds, or never.
+        A statement that names no mode is read as `mode: consume`.
+        """
+        if type(prefetch) is not int or prefetch < 1:
+            raise refused("prefetch", f"allowed is a positive integer, got {prefetch!r}")
+        return Jobs(self.watch(as_consumer(self.database, text), params, **named), prefetch, timeout)
+
+    def ack(self, delivery_ids: Sequence[str]) -> Result:
+        """ACK each, in a transaction of its own or within the open one; returns when all of it is durable."""
+        return self._settle(lambda deliveries: deliveries.ack(self, delivery_ids))
+
+    def nack(
+        self,
+        delivery_id: str,
+        *,
+        retry: bool = True,
+        delay: timedelta | None = None,
+        cause: str | None = None,
+    ) -> Result:
+        """Give a delivery back: for another attempt, after a delay, or for none."""
+        span = None if delay is None else checked_span("delay", delay)
+        if cause is not None and not isinstance(cause, str):
+            raise refused("cause", f"allowed is a String, got {cause!r}")
+        return self._settle(
+            lambda deliveries: deliveries.nack(self, delivery_id, retry=retry, delay=span, cause=cause)
+        )
+
+    def extend(self, delivery_id: str, by: timedelta | None = None) -> Result:
+        """More time for a delivery: `by` from now, or another ack_timeout."""
+        span = None if by is None else checked_span("by", by)
+        return self._settle(lambda deliveries: deliveries.extend(self, delivery_id, span))
+
+    def release(self, delivery_id: str) -> Result:
+        """Give a delivery back untried: no attempt is counted."""
+        return self._settle(lambda deliveries: deliveries.release(self, delivery_id))
+
+    def renew(self, delivery_ids: Sequence[str]) -> list[str]:
+        """New leases for deliveries in hand; returns those that are still this session's and still wanted."""
+        with self._own_turn:
+            self._check_open()
+            return self.database.watching.consuming.deliveries.renew(self, delivery_ids)
+
+    def _settle(self, end: Callable[[Deliveries], Result]) -> Result:
+        """End deliveries without a statement's text; else as a statement would."""
+        with self._own_turn:
+            try:
+                self._check_open()
+                return self._guarded(end, self.database.watching.consuming.deliveries)
+            finally:
+                self.database.wait(self.turn)
+
+    def attach(self, handle_or_name: str) -> WatchHandle:
+        """Take up a reliable or trigger watch again, by the same actor or the system context; else E8010."""
+        with self._own_turn:
+            self._check_open()
+            return WatchHandle(self, self.database.watching.management.attach(self, handle_or_name))
+
+    def errors(self) -> list[Any]:
+        """Records of all this session's watches since the last call."""
+        return self.database.watching.session_errors(self)
+
+    def admit(self) -> None:
+        """Before a write: room in the queue to the disk, and in watches that hold writers back."""
+        self.database.admit()
+        if self.database.watching.full:
+            self.database.watching.make_room(self)
+
+    def execute_undurably(self, text: str, values: Mapping[str, Any]) -> Result:
+        """Execute one statement; the caller tells nobody how it ended before what `turn` saw is durable."""
+        self._check_open()
+        return self._guarded(self._execute, text, values)
+
+    def _execute(self, text: str, values: Mapping[str, Any]) -> Result:
+        prepared, literals = self.database.statements.one(text)
+        return self._dispatch(prepared, literals, values, text)
+
+    def prepared(self, text: str) -> tuple[Prepared, tuple[Value, ...]]:
+        """The one statement of a text, and the text's literals."""
+        try:
+            return self.database.statements.one(text)
+        except VedetteError:
+            self._statement_failed()
+            raise
+
+    def prepared_script(self, script: str) -> tuple[tuple[Prepared, ...], tuple[Value, ...]]:
+        """The statements of a script, parsed whole before anything runs, and the script's literals."""
+        try:
+            return self.database.statements.script(script)
+        except VedetteError:
+            self._statement_failed()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self, *, lost: bool = False) -> None:
+        """End the session; an open transaction is rolled back. Closing twice is nothing.
+
+        `lost`: whoever held it is gone without a word. What it was consuming counts as failed, once each.
+        """
+        with self._own_turn:
+            if self._closed:
+                return
+            self._closed = True
+            with self.turn, self.database.watching.news.about(self):
+                if self.transaction is not None:
+                    self.transaction.end(self)
+                self.database.watching.management.end_session(self, lost=lost)
+                self.database.sessions.pop(self.id, None)
+            if self.database.watching.triggers and self.database.read_only is None:
+                self.database.watching.triggers.run(self.turn)  # a job that was lost may have been buried
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- actors -----------------------------------------------------------------------------------------------
+
+    def push_actor(self, actor: str) -> None:
+        """BEGIN SESSION AS: the system context may act as anyone, a session opened for an actor only as that one."""
+        if self._bound and actor != self.actor:
+            raise PolicyError("E7001", "Permission denied")
+        with self.database.watching.news.about(self):
+            self._act_as(self._checked_actor(actor))
+
+    def _act_as(self, actor: str) -> None:
+        self._actors.append(actor)
+        self.actor = actor
+
+    def _checked_actor(self, actor: str) -> str:
+        state = self.database.state
+        base = self.transaction.transaction.view if self.transaction is not None else state.graph
+        element = base.get(actor)
+        allowed = self.database.settings.actor_types
+        if element is None or element.targets is not None:
+            raise PolicyError("E7003", f"There is no node '{actor}' to act as", fields={"actor": actor})
+        if allowed and not state.schema.is_a(element.type, frozenset(allowed)):
+            raise PolicyError(
+                "E7003", f"A node of type '{element.type}' cannot be an actor", fields={"actor": actor}
+            )
+        return actor
+
+    def pop_actor(self) -> None:
+        if len(self._actors) <= self._bound:
+            raise TransactionError("E5008", "END SESSION without BEGIN SESSION (SESSION_NOT_STARTED)")
+        with self.database.watching.news.about(self):
+            self._actors.pop()
+            self.actor = self._actors[-1] if self._actors else None
+
+    def virtual_type(self, id: str) -> str | None:
+        return self.database.layer0.type_of(id, self)
+
+    # --- executing --------------------------------------------------------------------------------------------
+
+    def abort(self, why: str) -> None:
+        """Make an open transaction unusable; called with the database's turn held."""
+        if self.transaction is not None:
+            self.transaction.aborted = self.transaction.aborted or why
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransactionError("E5007", "The session is closed")
+        self.check_process()
+
+    def check_process(self) -> None:
+        """What a fork left to a child is a copy: what is read there was handed out here."""
+        if self.database.foreign:
+            raise StoreError("E6002", FOREIGN)
+
+    def _statement_failed(self) -> None:
+        """Any statement that fails inside BEGIN … COMMIT leaves the transaction aborted (spec/language.md §4.1)."""
+        if self.transaction is not None:
+            self.transaction.aborted = self.transaction.aborted or "a statement in it failed"
+
+    def execute_prepared(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        """Execute one statement of a text, as `execute_undurably` does."""
+        self._check_open()
+        return self._guarded(self._dispatch, prepared, literals, values, text)
+
+    def _guarded(self, act: Callable[..., Result], *args: Any) -> Result:
+        """A statement that fails aborts the transaction that it is in; one that succeeds may set off triggers."""
+        try:
+            result = act(*args)
+        except execution.LongReadError:
+            raise
+        except BaseException:  # a Ctrl-C, too, leaves a statement half done
+            self._statement_failed()
+            raise
+        if self.database.watching.triggers:
+            self.database.watching.triggers.run(self.turn)
+        return result
+
+    def _dispatch(
+        self, prepared: Prepared, literals: tuple[Value, ...], values: Mapping[str, Any], text: str
+    ) -> Result:
+        constants = prepared.constants(literals, values)
+        statement = prepared.statement
+        kind = type(statement)
+        if self.transaction is not None and self.transaction.aborted and kind is not ast.Rollback:
+            return control.refuse_aborted(self, statement)
+        if kind is ast.Match:
+            return execution.read(self, prepared, constants, text)
+        if kind in _MUTATIONS:
+            return execution.write(self, prepared, constants, text)
+        return control.STATEMENTS[kind](Request(self, prepared, constants, text))
+
+    def executable(self, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Any:
+        """The compiled statement for constants of these types; call with the database's turn held."""
+        signature = tuple(map(type, constants))
+        epoch = self.database.state.plan_epoch
+        known = prepared.plans.get(signature)
+        if known is not None and known[0] == epoch:
+            return known[1]
+        compiled = self.compile(prepared, signature, text)
+        prepared.plans[signature] = (self.database.state.plan_epoch, compiled)
+        return compiled
+
+    def compile(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+        try:
+            return compile_statement(prepared, prepared.statement, signature, self.database.state)
+        except VedetteError as error:
+            if not error.diagnostics or prepared.source == text:
+                raise
+            return self._compile_as_written(prepared, signature, text)
+
+    def _compile_as_written(self, prepared: Prepared, signature: tuple[type, ...], text: str) -> Executable:
+        """The statement was parsed from a text with other constants: places must point into this one."""
+        index = [p.statement for p in self.database.statements.parse(prepared.source)].index(
+            prepared.statement
+        )
+        own = self.database.statements.parse(text)[index]
+        return compile_statement(own, own.statement, signature, self.database.state)
+
+
+def merged(params: object, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters from a dict and from keywords."""
+    if not isinstance(params, Mapping):
+        text = f"parameters come in a dict by name, or as keywords, not as {type(params).__name__}"
+        raise AnalysisError("E2003", text)
+    return {**params, **named}
+
+
+_MUTATIONS = frozenset({ast.MatchMutate, ast.Spawn, ast.Kill, ast.Link, ast.Unlink, ast.Set})

@@ -1,0 +1,197 @@
+"""A watch as a server holds it: told when there is news, read without confirming, joined by later subscribers.
+
+A user's handle (`watch_handle.py`) confirms what it took when it takes more. A server may not: only the far end knows
+what has arrived. And where many want the same, one watch serves them all, each beginning with a snapshot of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.engine.context.request import Request
+from vedette.engine.session.watch_handle import WatchHandle, event_of
+from vedette.engine.watch_service.rights import check_watch_rights
+from vedette.watch.evaluation.effects import evaluate
+from vedette.watch.options import WatchOptions
+from vedette.watch.status import WatchEventKind, WatchStatus
+
+if TYPE_CHECKING:
+    from vedette.engine.session.session import Session
+
+__all__ = ["WatchFeed"]
+
+
+class WatchFeed:
+    """One watch of a server's session. Use it from one thread."""
+
+    __slots__ = ("_handle", "_session", "_watch")
+
+    def __init__(self, session: Session, handle: WatchHandle) -> None:
+        self._session = session
+        self._handle = handle
+        self._watch = handle.watch
+
+    @classmethod
+    def create(cls, session: Session, text: str, params: Mapping[str, Any]) -> WatchFeed:
+        """A new watch; returns when what it begins with is durable."""
+        return cls(session, session.watch(text, params))
+
+    @classmethod
+    def attach(cls, session: Session, handle_or_name: str) -> WatchFeed:
+        """Take up a watch that lasts."""
+        return cls(session, session.attach(handle_or_name))
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @property
+    def id(self) -> str:
+        return self._handle.id
+
+    @property
+    def name(self) -> str | None:
+        return self._handle.name
+
+    @property
+    def options(self) -> WatchOptions:
+        return self._watch.options
+
+    @property
+    def columns(self) -> bool:
+        """Whether it tells anything; a trigger without RETURN does not."""
+        return bool(self._watch.shape.columns)
+
+    @property
+    def ended(self) -> bool:
+        return self._watch.status is WatchStatus.CANCELLED
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it outlives its session."""
+        return self._watch.lasts
+
+    def detach(self) -> None:
+        """Let it go on without its session, to be taken up again."""
+        watching, watch = self._session.database.watching, self._watch
+        with self._session.turn:
+            numbers = watching.by_session.get(self._session.id, {})
+            if watch.number in numbers and watch.status is not WatchStatus.CANCELLED:
+                del numbers[watch.number]
+                with watching.news.about(watch):
+                    watch.owner = None
+                watch.details.wake = None
+                watching.has_room(watch)
+                watching.consuming.changed(watch)
+                watching.management.schedule_expiry(watch)
+
+    def listen(self, ring: Callable[[], None]) -> None:
+        """Have `ring` called, from any thread and with locks held, when there may be something: it only takes note."""
+        self._watch.details.wake = ring
+        gate = self._session.database.gate
+        gate.notify(gate.submitted_tick, lambda _: ring())
+
+    def take(self, limit: int | None = None) -> list[Event]:
+        """What is ready; of a reliable watch nothing is confirmed by it, of a consume watch it is claimed."""
+        if self._watch.options.mode == "consume" or self._watch.options.delivery != "reliable":
+            return self._handle.poll(limit)
+        watching, watch = self._session.database.watching, self._watch
+        with self._session.turn:
+            if watch.owner != self._session.id:  # another session has taken it up
+                return []
+            ready = watch.take(self._session.database.gate.durable_tick, limit)
+            watching.recent.keep(watch, ready)
+            watch.details.unconfirmed.extend(ready)
+            if ready:
+                watching.has_room(watch)
+            if watch.details.behind is not None and watch.pending * 2 < watch.options.buffer:
+                watching.catching_up.catch_up(watch, watch.details.behind)
+            return [event_of(entry) for entry in ready]
+
+    @property
+    def held(self) -> int:
+        """Consume mode: how many deliveries are out now."""
+        with self._session.turn:
+            return self._session.database.watching.consuming.in_hand(self._watch)
+
+    def confirm(self, position: int) -> None:
+        """A reliable watch's event at this position, and all that were handed out before it, have arrived."""
+        self._session.database.watching.confirm(self._session, self._watch, position)
+
+    @property
+    def position(self) -> int:
+        """Of its last event."""
+        return self._watch.position
+
+    def go_on_from(self, position: int) -> None:
+        """It takes the place of an equal watch that was told so much: its next event is the one after."""
+        with self._session.turn:
+            self._watch.position = position
+
+    def snapshot(self) -> Event | None:
+        """What the watch matches now, as its `initial` event would say it; None while something waits to be taken.
+
+        The caller tells it when what the session's turn saw is durable.
+        """
+        watch, database = self._watch, self._session.database
+        with self._session.turn:
+            if watch.pending:
+                return None
+            strategy, details = watch.shape.strategy, watch.details
+            if details.window is not None and watch.shape.aggregates:
+                rows = details.told_groups
+            elif strategy == "rows":
+                rows = evaluate(watch, database.watching.own_context(watch, database.state.graph))
+            elif strategy == "groups":
+                rows = details.last_rows
+            else:
+                rows = details.result or {}
+            return Event(
+                type="initial",
+                tick=database.state.tick,
+                position=watch.position,
+                matches=tuple(dict(row) for row in rows.values()),
+            )
+
+    def pause(self) -> None:
+        self._handle.pause()
+
+    def resume(self) -> None:
+        self._handle.resume()
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def alter(self, options: str) -> None:
+        self._handle.alter(options)
+
+    def errors(self) -> list[Any]:
+        """Why it ended, and what else its owner should know."""
+        return self._handle.errors()
+
+    def forget(self) -> None:
+        """End it and leave no record: a server's sessions live too long to keep those of every watch."""
+        watching, watch = self._session.database.watching, self._watch
+        with self._session.turn:
+            numbers = watching.by_session.get(self._session.id, {})
+            if watch.number not in numbers:
+                return
+            del numbers[watch.number]
+            if watch.status is not WatchStatus.CANCELLED:
+                watching.management.end(watch, WatchEventKind.CANCEL)
+            watching.management.forget(watch)
+
+    def check_rights(self, session: Session, text: str, params: Mapping[str, Any]) -> None:
+        """Raise E8001 unless the session's actor may (still) have this watch: for those who join it later."""
+        database = session.database
+        if session.actor is None or not database.schema.policies:
+            return
+        prepared, literals = database.statements.one(text)
+        request = Request(session, prepared, prepared.constants(literals, params), text)
+        with session.turn:
+            shape = self._watch.shape
+            known = database.watching.creation.known(request, True)
+            compiled = known or next(c for c in database.watching.compiled.values() if c.shape is shape)
+            check_watch_rights(request, compiled)

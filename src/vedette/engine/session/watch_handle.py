@@ -1,0 +1,249 @@
+"""What a user holds of a watch: a handle to poll, wait on and manage it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import TIMEOUT_MAX, get_ident
+from typing import TYPE_CHECKING, Any
+
+from vedette.change import Event
+from vedette.clock import SystemClock
+from vedette.errors import WatchError
+from vedette.language.parser import parse_watch_options
+from vedette.language.printer import print_watch_options
+from vedette.watch.buffer import Entry
+from vedette.watch.options import refused
+from vedette.watch.status import WatchStatus
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.session.session import Session
+    from vedette.engine.watch_service.service import Watching
+
+__all__ = ["WatchHandle", "event_of"]
+
+_real_time = SystemClock()
+_NOTHING: Mapping[str, Any] = {}
+
+
+def event_of(entry: Entry) -> Event:
+    """The event as its watch is told it."""
+    delta = entry.delta
+    inner = tuple(event_of(each) for each in delta.events) if delta.events is not None else None
+    return Event(
+        type=delta.type,
+        tick=entry.tick,
+        position=entry.position,
+        match=delta.match,
+        prev=delta.prev,
+        matches=tuple(delta.matches) if delta.matches is not None else None,
+        dropped=entry.dropped,
+        window_start=delta.window[0] if delta.window is not None else None,
+        window_end=delta.window[1] if delta.window is not None else None,
+        events=inner,
+        delivery_id=delta.delivery[0] if delta.delivery is not None else None,
+        attributes={"attempt": delta.delivery[1]} if delta.delivery is not None else _NOTHING,
+    )
+
+
+class WatchHandle:
+    """A watch in the hands of its owner. May be used from any thread."""
+
+    __slots__ = ("_bell", "_listens", "_readers", "_session", "_watch")
+
+    def __init__(self, session: Session, watch: Watch) -> None:
+        self._session = session
+        self._watch = watch
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        """Holds a token while there may be something; it wakes one reader, who leaves one for the others."""
+        self._readers: set[int] = set()
+        """Threads in `next`."""
+        self._listens = False
+        """Whether the watch rings the bell: most handles are only ever polled."""
+
+    @property
+    def _watching(self) -> Watching:
+        return self._session.database.watching
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    @property
+    def watch(self) -> Watch:
+        """The engine's own record, for what serves it on (`feed.py`)."""
+        return self._watch
+
+    @property
+    def id(self) -> str:
+        """The handle: the id of the `_Watch` node."""
+        return self._watching.id_of(self._watch)
+
+    @property
+    def name(self) -> str | None:
+        return self._watch.details.name if self._watch.has_details else None
+
+    @property
+    def status(self) -> str:
+        return str(self._watch.status)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it outlives its session: a reliable watch or a trigger."""
+        return self._watch.lasts
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come by this handle any more: the watch is cancelled, or its session closed."""
+        return self._watch.status is WatchStatus.CANCELLED or self._session.closed
+
+    # --- events -----------------------------------------------------------------------------------------------
+
+    def poll(self, limit: int | None = None) -> list[Event]:
+        """Everything that is ready now; never waits. The first call includes `initial`."""
+        if limit is not None and (type(limit) is not int or limit < 0):
+            raise refused("limit", f"allowed is an integer from 0, got {limit!r}")
+        self._session.check_process()
+        return [event_of(entry) for entry in self._watching.take(self._session, self._watch, limit)]
+
+    def next(self, timeout: float | None = None) -> Event | None:
+        """Wait, in real time, for one event; None when the time is up or the watch has ended."""
+        entry = self.next_entry(timeout)
+        return event_of(entry) if entry is not None else None
+
+    def next_entry(self, timeout: float | None = None) -> Entry | None:
+        """The same, as the engine has it."""
+        end = _deadline(timeout)
+        self._session.check_process()
+        reader = get_ident()
+        self._readers.add(reader)
+        if not self._listens:
+            self.listen(self._wake)
+            self._listens = True
+        try:
+            while True:
+                ready = self._watching.take(self._session, self._watch, 1)
+                if ready:
+                    return ready[0]
+                if self.ended:
+                    return None
+                left = None if end is None else end - _real_time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                with suppress(Empty):
+                    self._bell.get(timeout=left)
+        finally:
+            self._readers.discard(reader)
+            if self._readers:
+                self._wake()
+
+    def __iter__(self) -> Iterator[Event]:
+        while (event := self.next()) is not None:
+            yield event
+
+    def listen(self, ring: Callable[[], None]) -> None:
+        """Have `ring` called, in any thread, when there may be something."""
+        self._watch.details.wake = ring
+        gate = self._session.database.gate  # what was worked out before may still wait for the disk
+        gate.notify(gate.submitted_tick, lambda _: ring())
+
+    def _wake(self) -> None:
+        if self._bell.empty():
+            self._bell.put(None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and, of a reliable watch, all that was handed out is confirmed."""
+        return self._watching.is_idle(self._session, self._watch)
+
+    def errors(self) -> list[Any]:
+        """Records for the owner since the last call: overflows, timeouts, withdrawals."""
+        return self._watching.take_errors(self._session, self._watch)
+
+    def ack(self, *events: Event) -> None:
+        """Consume: delete what was delivered, each event in a transaction of its own; returns when all are durable.
+
+        Reliable watches: confirm the events and all before them; they need not be kept any longer.
+        """
+        if self._watch.options.mode == "consume":
+            self._session.ack([_delivery(event) for event in events if event.type != "initial"])
+            return
+        for event in events:
+            self._watching.confirm(self._session, self._watch, event.position)
+
+    def nack(
+        self,
+        event: Event,
+        retry: bool = True,
+        delay: timedelta | float | None = None,
+        cause: str | None = None,
+    ) -> None:
+        """Give a delivery back: for another attempt, after a delay (a timedelta, or seconds), or for none."""
+        self._session.nack(_delivery(event), retry=retry, delay=_span(delay), cause=cause)
+
+    def extend(self, event: Event, by: timedelta | float | None = None) -> None:
+        """More time for a delivery: `by` from now, or another ack_timeout."""
+        self._session.extend(_delivery(event), _span(by))
+
+    def release(self, event: Event) -> None:
+        """Give a delivery back untried: no attempt is counted."""
+        self._session.release(_delivery(event))
+
+    def renew(self, events: Sequence[Event]) -> list[Event]:
+        """New leases for deliveries in hand; returns those that are still held and still wanted."""
+        kept = set(self._session.renew([_delivery(event) for event in events]))
+        return [event for event in events if event.delivery_id in kept]
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a delivery may take before it counts as failed (`ack_timeout`)."""
+        return self._watch.options.ack_timeout.total_seconds()
+
+    # --- managing ---------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        self._watching.management.manage(self._session, self._watch, "PAUSE")
+
+    def resume(self) -> None:
+        self._watching.management.manage(self._session, self._watch, "RESUME")
+        self._watching.triggers.run(self._session.turn)
+
+    def cancel(self) -> None:
+        self._watching.management.manage(self._session, self._watch, "CANCEL")
+
+    def alter(self, options: str) -> None:
+        """`w.alter("[buffer: 10]")`: buffer, on_full, delivery and filter may change."""
+        self._session.execute(
+            f"ALTER WATCH #$watch SET {print_watch_options(parse_watch_options(options))}", watch=self.id
+        )
+
+    def __repr__(self) -> str:
+        return f"<watch {self.id} {self.status}, {self._watch.pending} waiting>"
+
+
+def _delivery(event: Event) -> str:
+    if event.delivery_id is None:
+        text = f"Invalid delivery ID: '{None}' not found or already processed"
+        raise WatchError("E8004", f"{text} (an event of type '{event.type}' is no delivery)")
+    return event.delivery_id
+
+
+def _span(span: timedelta | float | None) -> Any:
+    """Seconds as a Duration; what is none is refused where every other value is."""
+    if isinstance(span, (int, float)) and not isinstance(span, bool):
+        with suppress(OverflowError, ValueError):  # too many, or not a number
+            return timedelta(seconds=span)
+    return span
+
+
+def _deadline(timeout: Any) -> float | None:
+    """When to give up waiting, in real time; None: never."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or math.isnan(timeout):
+        raise refused("timeout", f"allowed are seconds, or None to wait for ever, got {timeout!r}")
+    return _real_time.monotonic() + timeout if timeout < TIMEOUT_MAX else None

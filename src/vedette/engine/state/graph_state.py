@@ -1,0 +1,303 @@
+"""The state of one database in memory and its commit sequence: rules ▸ constraints ▸ commit. No I/O, no locks.
+
+`GraphState` belongs to whoever holds the database's turn. A commit alters it and yields a `Commit` record; making that
+durable, and telling watches, is the business of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from vedette.element import Element, View
+from vedette.engine.state.schema_program import Program
+from vedette.errors import ConstraintViolation, TransactionError
+from vedette.gil import in_turns
+from vedette.graph import integrity
+from vedette.graph.constraints import check_constraints
+from vedette.graph.graph import Graph, IndexLayout
+from vedette.graph.overlay import Overlay
+from vedette.graph.rules import Rule, fire_rules
+from vedette.graph.transaction import Counts, Transaction
+from vedette.graph.type_layout import SchemaTables
+from vedette.language.compile.affected_matches import Difference
+from vedette.language.compile.execution_context import Context
+from vedette.language.plan.planner import PlanContext
+from vedette.language.schema.model import EdgeType, Schema
+
+__all__ = ["Commit", "GraphState"]
+
+_REPLAN_FACTOR = 4
+_LARGE = 10_000
+"""From so many elements on, plans are made anew when the graph has shrunk as well."""
+
+
+class Commit(NamedTuple):
+    """One commit as it goes to the journal."""
+
+    sequence: int
+    """Counts commits and ticks of the database, without gaps, for ever."""
+    tick: int
+    """Logical time during the commit."""
+    next_tick: int
+    """Logical time after it."""
+    time: datetime
+    changes: Sequence[Difference] = ()
+    cause: str | None = None
+    definition: str | None = None
+    meta: Sequence[tuple[str, str]] = ()
+    """Facts to store with it: cursors of watches."""
+
+
+class GraphState:
+    """The committed graph, its schema, and the counters that must never go back."""
+
+    def __init__(self, schema: Schema, *, boot: int, sequence: int, tick: int, ticks_by_commit: bool) -> None:
+        self.layout = IndexLayout()
+        self.graph = Graph(self.layout)
+        self.sequence = sequence
+        self.tick = tick
+        self.last_tick_at: datetime | None = None
+        self.ticks_by_commit = ticks_by_commit
+        self.torn = False
+        """Being changed: True outside of a commit means that one was cut short."""
+        self.snapshots: list[Overlay] = []
+        """Views kept still: each learns the before-images of every commit."""
+        self.plan_epoch = 0
+        """Changes when plans made earlier should not be used any more."""
+        self._replan_below = 0
+        self._replan_above = 64
+        self._id_head = f"{boot:x}_"
+        self._ids = 0
+        self.use(schema)
+
+    def use(self, schema: Schema) -> None:
+        """Take up a schema; every plan made before is out of date."""
+        self.schema = schema
+        self._has_rules = bool(schema.rules)
+        self._constrained = any(not name.startswith("_") for name in schema.constraints)
+        self.tables = SchemaTables(schema)
+        for owner, attribute in self.tables.indexes():
+            self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
+        for owner, attribute in list(self.layout.attributes):
+            self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
+        self.replan()
+
+    def replan(self) -> None:
+        self.plan_epoch += 1
+        self.plan_context = PlanContext(self.schema, self.graph, self._has_index, self._ensure_index)
+        self.program = Program(self.schema, self.tables, self.plan_context)
+
+    def _has_index(self, owner: str, attribute: str) -> bool:
+        return (owner, attribute) in self.graph.indexes
+
+    def _ensure_index(self, owner: str, attribute: str) -> None:
+        if (owner, attribute) not in self.graph.indexes:
+            self.graph.ensure_index(owner, attribute, self.tables.index_places(owner, attribute))
+
+    def take_over(self, lost: GraphState) -> None:
+        """Stand in for a state that never became durable: its ids were given, its plans are out of date."""
+        self._ids = lost._ids
+        self.plan_epoch = lost.plan_epoch + 1
+
+    def new_id(self, prefix: str) -> str:
+        """An id that no element of this database ever had: the count of openings is part of it."""
+        self._ids += 1
+        return f"{prefix}{self._id_head}{self._ids:x}"
+
+    def begin(self, base: View | None = None, counts: Counts | None = None) -> Transaction:
+        base = base if base is not None else self.graph
+        return Transaction(base, self.layout, self.tables, self.new_id, counts)
+
+    # --- snapshots --------------------------------------------------------------------------------------------
+
+    def open_snapshot(self) -> Overlay:
+        """A view of the present state that stays as it is while the graph moves on."""
+        snapshot = Overlay(self.graph, self.layout)
+        self.snapshots.append(snapshot)
+        return snapshot
+
+    def close_snapshot(self, snapshot: Overlay) -> None:
+        self.snapshots = [each for each in self.snapshots if each is not snapshot]
+
+    # --- commit -----------------------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        transaction: Transaction,
+        *,
+        started: int,
+        explicit: bool,
+        now: datetime,
+        context: Callable[[Rule | None], Context],
+        cause: str | None = None,
+        meta: Sequence[tuple[str, str]] = (),
+    ) -> tuple[Commit | None, list[str]]:
+        """Rules, constraints, then the change of the committed graph. Raises, and changes nothing, when refused.
+
+        `started` is the sequence at which the transaction began to read: what was committed since may conflict.
+        """
+        if started != self.sequence:
+            transaction.view.base = self.graph
+        if self._has_rules:
+            fire_rules(tuple(self.program.rules.values()), transaction, context)
+        changes = transaction.changes()
+        if not changes:
+            return None, []
+        if started != self.sequence:
+            self._check_conflicts(transaction, changes)
+        if explicit:
+            self._check_minimums(transaction, changes, context)
+        warnings = self._check_constraints(changes, context(None)) if self._constrained else []
+        self.apply(changes)
+        return self.record(now, changes, cause, meta=meta), warnings
+
+    def is_free(self, element: Element) -> bool:
+        """Whether its deletion concerns nothing but itself: no rule, no constraint, no edge could refuse it."""
+        quiet = not self._has_rules and not self._constrained and element.targets is None
+        return quiet and next(self.graph.incident(element.id), None) is None
+
+    def delete(
+        self, element: Element, now: datetime, cause: str | None, meta: Sequence[tuple[str, str]]
+    ) -> Commit:
+        """A commit that deletes an element which is free; what a transaction would come to, without one."""
+        changes = ((element, None),)
+        self.apply(changes)
+        return self.record(now, changes, cause, meta=meta)
+
+    def _check_constraints(self, changes: Sequence[Difference], context: Context) -> list[str]:
+        return check_constraints(
+            self.program.constraints, context, changes, named=not self._is_bound(context)
+        )
+
+    def _is_bound(self, context: Context) -> bool:
+        """Whether policies bind who acts: then it learns no ids, it may not see what it collides with."""
+        return context.actor is not None and bool(self.schema.policies)
+
+    def apply(self, changes: Sequence[Difference]) -> None:
+        """Change the graph; until the commit is recorded the state is torn."""
+        self.torn = True
+        graph = self.graph
+        for snapshot in self.snapshots:
+            _keep_before(snapshot, changes)
+        for before, after in in_turns(changes):
+            if before is None:
+                graph.add(after)  # type: ignore[arg-type]
+            elif after is None:
+                graph.remove(before)
+            else:
+                graph.replace(before, after)
+        size = len(graph.elements)
+        if size > self._replan_above or size < self._replan_below:
+            self._replan_above = max(64, size * _REPLAN_FACTOR)
+            # A queue that swings between empty and a few thousand needs no other plans each time.
+            self._replan_below = size // (_REPLAN_FACTOR * _REPLAN_FACTOR) if size >= _LARGE else 0
+            self.replan()
+
+    def note(self, now: datetime, meta: Sequence[tuple[str, str]]) -> Commit:
+        """A commit that changes no element: facts to store."""
+        self.sequence += 1
+        return Commit(self.sequence, self.tick, self.tick, now, meta=meta)
+
+    def advance_ticks(self, amount: int, now: datetime) -> Commit:
+        """TICK: logical time moves on without a change."""
+        tick = self.tick
+        self.tick += amount
+        self.sequence += 1
+        self.last_tick_at = now
+        return Commit(self.sequence, tick, self.tick, now)
+
+    def record(
+        self,
+        now: datetime,
+        changes: Sequence[Difference],
+        cause: str | None = None,
+        definition: str | None = None,
+        meta: Sequence[tuple[str, str]] = (),
+    ) -> Commit:
+        """Count the commit of changes that were applied."""
+        tick = self.tick
+        if self.ticks_by_commit and changes:
+            self.tick += 1
+            self.last_tick_at = now
+        self.sequence += 1
+        self.torn = False
+        return Commit(self.sequence, tick, self.tick, now, changes, cause, definition, meta)
+
+    # --- conflicts --------------------------------------------------------------------------------------------
+
+    def _check_conflicts(self, transaction: Transaction, changes: Sequence[Difference]) -> None:
+        """First committer wins; and what was checked at the operation must still hold on the graph as it is now."""
+        elements = self.graph.elements
+        for id, old in transaction.before.items():
+            if elements.get(id) is not old:
+                raise _conflict(id)
+        for before, after in changes:
+            if after is None:
+                assert before is not None
+                if any(True for _ in transaction.view.incident(before.id)):
+                    raise _conflict(before.id)
+            else:
+                self._recheck(transaction, before, after)
+
+    def _recheck(self, transaction: Transaction, before: Element | None, after: Element) -> None:
+        table = self.tables.types[after.type]
+        integrity.check_uniques(transaction.view, table, after)
+        if after.targets is None or before is not None:
+            return
+        if any(transaction.view.get(target) is None for target in after.targets):
+            raise _conflict(after.id)
+        others = Overlay(transaction.view, self.layout)
+        others.drop(after.id)
+        integrity.check_edge(others, self.schema.edges[after.type], after.targets)
+
+    def _check_minimums(
+        self,
+        transaction: Transaction,
+        changes: Sequence[Difference],
+        context: Callable[[Rule | None], Context],
+    ) -> None:
+        view = transaction.view
+        for edge, position in self.tables.minimums:
+            low = edge.cardinalities[position]
+            assert low is not None
+            for id in self._owing(edge, position, changes):
+                element = view.get(id)
+                if element is not None and integrity.degree(view, edge, position, id) < low.low:
+                    who, fields = f"'{id}'", {"edge": edge.name, "id": id}
+                    if self._is_bound(context(None)):
+                        who, fields = "an element", {"edge": edge.name}
+                    text = f"cardinality: {who} needs at least {low.low} '{edge.name}'"
+                    raise ConstraintViolation("E3010", text, fields=fields)
+
+    def _owing(self, edge: EdgeType, position: int, changes: Sequence[Difference]) -> list[str]:
+        """Elements whose number of edges the changes may have left too low: new ones, and ends of lost edges."""
+        wanted = edge.parameters[position].type
+        found = []
+        for before, after in changes:
+            if before is None and after is not None and integrity.is_of(self.schema, after, wanted):
+                found.append(after.id)
+            elif (
+                after is None
+                and before is not None
+                and before.type == edge.name
+                and before.targets is not None
+            ):
+                found.extend(before.targets if edge.symmetric else (before.targets[position],))
+        return found
+
+
+def _keep_before(snapshot: Overlay, changes: Sequence[Difference]) -> None:
+    for before, after in changes:
+        id = (before or after).id  # type: ignore[union-attr]
+        if id not in snapshot.hidden:
+            if before is None:
+                snapshot.drop(id)
+            else:
+                snapshot.put(before)
+
+
+def _conflict(id: str) -> TransactionError:
+    text = f"Another transaction changed {id} meanwhile: this one is rolled back, try it again"
+    return TransactionError("E5002", text, fields={"id": id})

@@ -1,0 +1,192 @@
+"""Statements ▸ executables: resolved against the schema, planned against the graph, ready to run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vedette.engine.context.prepared import Prepared
+from vedette.engine.state.graph_state import GraphState
+from vedette.engine.statements.returning import ReturningClause, compile_returning
+from vedette.graph.actions import Act, compile_action
+from vedette.graph.value_builders import left_out
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import Observer, PatternChains
+from vedette.language.compile.queries import BindingQuery, RowQuery
+from vedette.language.plan.planner import Plan
+from vedette.language.resolve.actions import ResolvedLink, ResolvedSpawn, resolve_action
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.queries import resolve_blocks, resolve_return
+from vedette.language.resolve.scope import Place, Scope
+from vedette.language.syntax import statements as ast
+from vedette.language.syntax.expressions import Expression, Variable
+
+__all__ = ["Amount", "Executable", "Mutation", "Query", "Referenced", "compile_statement"]
+
+_MUTATION = Place(bindings=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Query:
+    """MATCH … RETURN: reads rows."""
+
+    rows: RowQuery
+    plans: Sequence[Plan]
+    layer0: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Mutation:
+    """Actions, once, or for every match of a pattern."""
+
+    actions: tuple[Act, ...]
+    returned: range
+    """Which of the actions RETURNING is about."""
+    bindings: BindingQuery | None
+    returning: ReturningClause | None
+    size: int
+    plans: Sequence[Plan]
+    layer0: bool
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Referenced:
+    """INSPECT: one element by its id, with a projection of its own."""
+
+    target: Closure
+    items: tuple[tuple[str, str], ...]
+    """(attribute, column) of each projection; none is everything."""
+    size: int
+    plans: Sequence[Plan] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Amount:
+    """A statement whose only question is the value of one expression: TICK."""
+
+    value: Closure | None
+    plans: Sequence[Plan] = field(default=())
+
+
+Executable = Query | Mutation | Referenced | Amount
+
+
+def compile_statement(
+    prepared: Prepared,
+    statement: ast.Statement,
+    signature: tuple[type, ...],
+    state: GraphState,
+    observer: Observer | None = None,
+) -> Executable:
+    """Everything that can be known before the statement runs; raises with every mistake in it."""
+    compiler = _Compiler(prepared, signature, state, observer)
+    return compiler.compile(statement)
+
+
+class _Compiler:
+    def __init__(
+        self, prepared: Prepared, signature: tuple[type, ...], state: GraphState, observer: Observer | None
+    ) -> None:
+        self.state = state
+        self.frame = prepared.frame(signature, state.schema)
+        self.scope = Scope(self.frame)
+        self.chains = PatternChains(state.plan_context, observer)
+
+    def compile(self, statement: ast.Statement) -> Executable:
+        match statement:
+            case ast.Match():
+                return self._query(statement)
+            case ast.Inspect():
+                return self._inspect(statement)
+            case ast.Tick():
+                return self._tick(statement)
+            case ast.MatchMutate():
+                return self._mutation(statement.actions, statement.blocks, statement.optional)
+            case ast.Spawn() | ast.Kill() | ast.Link() | ast.Unlink() | ast.Set():
+                return self._mutation((statement,), (), ())
+        raise AssertionError(f"{type(statement).__name__} is not compiled")
+
+    def _query(self, statement: ast.Match) -> Query:
+        resolver = PatternResolver(self.frame)
+        query = resolve_blocks(resolver, statement.blocks, statement.optional, self.scope)
+        returns = resolve_return(resolver, statement.returns, self.scope)
+        self.frame.finish()
+        rows = RowQuery(query, returns, self.chains, self.frame.size, self.state.schema)
+        return Query(rows=rows, plans=self.chains.plans, layer0=self.frame.layer0)
+
+    def _inspect(self, statement: ast.Inspect) -> Referenced:
+        resolver = PatternResolver(self.frame, _MUTATION)
+        target = self.chains.id(resolver.resolve(statement.target, self.scope))
+        items = []
+        for projection in statement.projections:
+            name = _inspected(projection.expression)
+            if name is None:
+                text = "INSPECT returns attributes by name: RETURN name, _type or *"
+                self.frame.report("E2009", text, projection.span)
+            else:
+                items.append((name, projection.alias or name))
+        self.frame.finish()
+        return Referenced(target=target, items=tuple(items), size=self.frame.size)
+
+    def _tick(self, statement: ast.Tick) -> Amount:
+        if statement.amount is None:
+            return Amount(value=None)
+        resolver = PatternResolver(self.frame)
+        amount = resolver.resolve(statement.amount, self.scope)
+        self.frame.finish()
+        return Amount(value=self.chains.condition(amount))
+
+    def _mutation(
+        self,
+        actions: Sequence[ast.Action],
+        blocks: Sequence[ast.MatchBlock],
+        optional: Sequence[ast.MatchBlock],
+    ) -> Mutation:
+        resolver = PatternResolver(self.frame)
+        query = resolve_blocks(resolver, blocks, optional, self.scope) if blocks else None
+        resolver.place = _MUTATION
+        groups = [resolve_action(resolver, action, self.scope) for action in actions]
+        resolved = [each for group in groups for each in group]
+        self.frame.finish()
+        bindings = BindingQuery(query, self.chains, self.frame.size) if query is not None else None
+        tables = self.state.tables
+        acts = tuple(compile_action(action, self.chains, tables, self.frame.size) for action in resolved)
+        return Mutation(
+            actions=acts,
+            returned=_returned(actions, groups),
+            bindings=bindings,
+            returning=compile_returning(actions, self.state.schema),
+            size=self.frame.size,
+            plans=self.chains.plans,
+            layer0=self.frame.layer0,
+            warnings=self._warnings(resolved),
+        )
+
+    def _warnings(self, resolved: Sequence[Any]) -> tuple[str, ...]:
+        warnings: list[str] = []
+        for action in resolved:
+            if isinstance(action, ResolvedLink):
+                warnings += left_out(self.state.tables.types[action.edge], action.assignments)
+                warnings += self._warnings([t for t in action.targets if isinstance(t, ResolvedSpawn)])
+            elif isinstance(action, ResolvedSpawn):
+                warnings += left_out(self.state.tables.types[action.type], action.assignments)
+        return tuple(warnings)
+
+
+def _returned(actions: Sequence[ast.Action], groups: Sequence[Sequence[Any]]) -> range:
+    """The acts of the last action that has a RETURNING."""
+    start = 0
+    found = range(0)
+    for action, group in zip(actions, groups, strict=True):
+        if action.returning is not None:
+            found = range(start, start + len(group))
+        start += len(group)
+    return found
+
+
+def _inspected(expression: Expression | None) -> str | None:
+    if expression is None:
+        return "*"
+    return expression.name if isinstance(expression, Variable) else None

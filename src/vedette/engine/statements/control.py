@@ -1,0 +1,256 @@
+"""Statements about transactions, sessions and time, and those that ask about statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.context.open_transaction import OpenTransaction
+from vedette.engine.context.request import Request
+from vedette.engine.context.result import Result
+from vedette.engine.statements import execution
+from vedette.engine.statements.compile import Amount, Referenced
+from vedette.engine.statements.explain import explain_statement, profile_statement
+from vedette.engine.statements.queue import CONSUME_STATEMENTS
+from vedette.engine.statements.watch import WATCH_STATEMENTS
+from vedette.errors import AnalysisError, MutationError, TimeError, TransactionError
+from vedette.graph.rules import compile_trigger, trigger_rule
+from vedette.language.compile.execution_context import Row
+from vedette.language.compile.queries import image_of
+from vedette.language.syntax import statements as ast
+from vedette.language.syntax.expressions import IdReference
+
+if TYPE_CHECKING:
+    from vedette.engine.session.session import Session
+
+__all__ = ["STATEMENTS", "refuse_aborted"]
+
+Handler = Callable[[Request], Result]
+MAX_TICKS = 1_000_000_000
+
+
+# --- transactions -----------------------------------------------------------------------------------------------
+
+
+def _begin(request: Request) -> Result:
+    session, database = request.session, request.database
+    if session.transaction is not None:
+        raise _already_active("COMMIT or ROLLBACK it first")
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Begin)
+    with session.turn:
+        serializable = statement.isolation == "SERIALIZABLE"
+        session.transaction = OpenTransaction(database, serializable=serializable, bindings=session.bindings)
+    return Result()
+
+
+def _commit(request: Request) -> Result:
+    session = request.session
+    opened = _active(session)
+    session.admit()
+    result = Result()
+    with session.turn:
+        committed = False
+        try:
+            if opened.aborted is not None:  # since it asked for its turn
+                raise _rolled_back(opened)
+            deliveries = request.database.watching.consuming.deliveries
+            deliveries.check_enlisted(opened.acknowledged)
+            if opened.transaction.before:  # one that only read stands where it began
+                opened.check_reads()
+            result.warnings = tuple(
+                execution.commit_transaction(
+                    session,
+                    opened.transaction,
+                    opened.now,
+                    result,
+                    started=opened.started,
+                    explicit=True,
+                    meta=deliveries.facts_of(opened.acknowledged),
+                )
+            )
+            committed = True
+            deliveries.settled(opened.acknowledged)
+        finally:
+            opened.end(session, committed=committed)
+    return result
+
+
+def _rollback(request: Request) -> Result:
+    session = request.session
+    opened = _active(session)
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Rollback)
+    with request.session.turn:
+        if statement.savepoint is None:
+            opened.end(session)
+        else:
+            opened.check_usable()
+            opened.rollback_to(statement.savepoint, session)
+            request.database.watching.show(opened.transaction)
+    return Result()
+
+
+def _savepoint(request: Request) -> Result:
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Savepoint)
+    _active(request.session).savepoint(statement.name, request.session.bindings)
+    return Result()
+
+
+def _active(session: Session) -> OpenTransaction:
+    if session.transaction is None:
+        raise TransactionError("E5004", "no transaction is active: BEGIN one first")
+    return session.transaction
+
+
+def _already_active(advice: str) -> TransactionError:
+    return TransactionError("E5001", f"transaction already active: {advice}")
+
+
+def _rolled_back(opened: OpenTransaction) -> TransactionError:
+    return TransactionError("E5005", f"The transaction was aborted ({opened.aborted}) and is rolled back now")
+
+
+def refuse_aborted(session: Session, statement: ast.Statement) -> Result:
+    """COMMIT of an aborted transaction rolls it back and says so; everything else is refused."""
+    opened = _active(session)
+    if not isinstance(statement, ast.Commit):
+        opened.check_usable()
+    with session.turn:
+        opened.end(session)
+    raise _rolled_back(opened)
+
+
+# --- sessions and time ------------------------------------------------------------------------------------------
+
+
+def _begin_session(request: Request) -> Result:
+    with request.session.turn:
+        request.session.push_actor(_actor_id(request))
+    return Result()
+
+
+def _actor_id(request: Request) -> str:
+    statement, prepared = request.prepared.statement, request.prepared
+    assert isinstance(statement, ast.BeginSession)
+    name = statement.actor.name
+    if not isinstance(name, str):
+        value = request.constants[prepared.literals + prepared.parameters.index(name.name)]
+        return value if isinstance(value, str) else ""
+    quoted = isinstance(statement.actor, IdReference) and statement.actor.quoted
+    return name if quoted else request.session.bindings.get(name, name)
+
+
+def _end_session(request: Request) -> Result:
+    with request.session.turn:
+        request.session.pop_actor()
+    return Result()
+
+
+def _tick(request: Request) -> Result:
+    database = request.database
+    if request.session.transaction is not None:
+        raise _already_active("TICK ends what is pending, so COMMIT first")
+    request.session.admit()
+    with request.session.turn:
+        _check_meta(request, "SET", "_TickState")
+        amount = _amount(request, request.executable())
+        database.check_writable()
+        commit = database.state.advance_ticks(amount, database.clock.now())
+        database.gate.submit(commit.sequence, commit)
+        database.watching.ticked(commit)
+    return Result()
+
+
+def _amount(request: Request, executable: Amount) -> int:
+    if executable.value is None:
+        return 1
+    context, _ = execution.statement_context(request.session, request.constants)
+    value = executable.value([context])
+    if type(value) is not int or not 0 < value <= MAX_TICKS:
+        text = f"TICK needs an Int from 1 to {MAX_TICKS:,}, got {value!r}"
+        raise TimeError("E9001", text, fields={"amount": value})
+    return value
+
+
+def _trigger(request: Request) -> Result:
+    request.session.admit()
+    with request.session.turn:
+        _check_meta(request, "SET", "_RuleDef")
+        return _fire(request)
+
+
+def _check_meta(request: Request, operation: str, type_name: str) -> None:
+    """Time and rules are everyone's: where policies exist, an actor needs one that lets it touch them."""
+    _, guard = execution.statement_context(request.session, ())
+    if guard is not None:
+        guard.check_meta(operation, type_name)
+
+
+def _fire(request: Request) -> Result:
+    session, state = request.session, request.database.state
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Trigger)
+    rule = state.program.rules.get(statement.rule)
+    if rule is None:
+        raise MutationError(
+            "E3601", f"Rule '{statement.rule}' was not found", fields={"rule": statement.rule}
+        )
+    opened = session.transaction
+    if opened is not None:
+        opened.check_usable()
+    transaction = opened.transaction if opened is not None else state.begin()
+    now = opened.now if opened is not None else request.database.moment()
+    context = execution.rule_context(session, transaction, now, rule)
+    context.constants = request.constants
+    frame = request.prepared.frame(request.signature, state.schema)
+    where, size = compile_trigger(state.schema.rules[rule.name], statement.where, state.plan_context, frame)
+    result = Result(columns=("fired",), rows=[(trigger_rule(rule, context, where, size),)])
+    if opened is None:
+        result.warnings = tuple(execution.commit_transaction(session, transaction, now, result))
+    return result
+
+
+# --- asking -----------------------------------------------------------------------------------------------------
+
+
+def _inspect(request: Request) -> Result:
+    database = request.database
+    with request.session.turn:
+        executable: Referenced = request.executable()
+        context, _ = execution.statement_context(request.session, request.constants, layer0=True)
+        row: Row = [None] * executable.size
+        row[0] = context
+        element = context.view.get(str(executable.target(row)))
+        image: dict[str, Any] = {"found": element is not None}
+        if element is not None:
+            image.update(image_of(element, database.schema))
+            if element.targets is not None:
+                image["_targets"] = list(element.targets)
+    items: list[tuple[str, str]] = []
+    for name, column in executable.items or (("*", "*"),):
+        items += [(each, each) for each in image] if name == "*" else [(name, column)]
+    unknown = [name for name, _ in items if name not in image and element is not None]
+    if unknown:
+        raise AnalysisError("E2002", f"Unknown attribute '{unknown[0]}' on type '{image['_type']}'")
+    return Result(
+        columns=tuple(column for _, column in items), rows=[tuple(image.get(name) for name, _ in items)]
+    )
+
+
+STATEMENTS: Mapping[type, Handler] = {
+    ast.Begin: _begin,
+    ast.Commit: _commit,
+    ast.Rollback: _rollback,
+    ast.Savepoint: _savepoint,
+    ast.BeginSession: _begin_session,
+    ast.EndSession: _end_session,
+    ast.Tick: _tick,
+    ast.Trigger: _trigger,
+    ast.Inspect: _inspect,
+    ast.Explain: explain_statement,
+    ast.Profile: profile_statement,
+    **WATCH_STATEMENTS,
+    **CONSUME_STATEMENTS,
+}

@@ -1,0 +1,322 @@
+"""Statements that read and statements that write: from an executable to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import sleep
+from typing import TYPE_CHECKING, Any
+
+from vedette.element import Element, View
+from vedette.engine.context.prepared import Prepared
+from vedette.engine.context.result import Result
+from vedette.engine.context.session_context import Asker
+from vedette.engine.layer0.view import LayerView
+from vedette.engine.statements.compile import Mutation, Query
+from vedette.graph.actions import Affected, Writer
+from vedette.graph.rules import Rule, system_writer
+from vedette.graph.transaction import Transaction
+from vedette.language.compile.execution_context import Context, Row
+from vedette.policy.actor_view import Sight
+from vedette.policy.guard import PolicyGuard
+from vedette.values import Value
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.engine.session.session import Session
+
+__all__ = [
+    "LongReadError",
+    "commit_transaction",
+    "mutate",
+    "read",
+    "run_query",
+    "statement_context",
+    "system_context",
+    "write",
+]
+
+_BREATH_SECONDS = 0.0002
+"""How long a long read steps aside, so that somebody who waits for the turn really gets it."""
+
+
+class LongReadError(Exception):
+    """A read outgrew its slice: it starts again on a snapshot, where it can step aside. No error of the user's."""
+
+
+# --- contexts ---------------------------------------------------------------------------------------------------
+
+
+def statement_context(
+    session: Asker, constants: tuple[Value, ...], *, layer0: bool = False, view: View | None = None
+) -> tuple[Context, PolicyGuard | None]:
+    """What a statement of this session sees, and who stands guard when an actor is bound."""
+    database = session.database
+    state = database.state
+    opened = session.transaction
+    if opened is not None:
+        opened.check_usable()
+    if view is None:
+        view = opened.transaction.view if opened is not None else state.graph
+    if layer0:
+        view = LayerView(view, database.layer0, session)
+    actor = session.actor
+    now = opened.now if opened is not None else database.moment()
+    wall_time = database.clock.now
+    context = Context(view, now, constants, wall_time, state.tick, actor, session.id, session.bindings)
+    context.work_limit = database.work_limit
+    if actor is None or not state.schema.policies:
+        return context, None
+    return context, _watched(session, context)
+
+
+def _watched(session: Asker, context: Context) -> PolicyGuard:
+    """Put the actor's sight before the context's eyes; conditions of policies read the graph as it is."""
+    policies = session.database.state.program.policies
+    own = Context(
+        view=context.view,
+        now=context.now,
+        tick=context.tick,
+        actor=context.actor,
+        session=context.session,
+    )
+    sight = Sight(policies, own, session.database.state.schema)
+    context.view = sight
+    return PolicyGuard(policies, own, sight, session.bindings)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+def read(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    with session.turn:
+        query: Query = session.executable(prepared, constants, text)
+        rows, context = run_query(session, query, constants)
+    return Result(columns=query.rows.columns, rows=rows, warnings=context.warnings)
+
+
+def run_query(
+    session: Session, query: Query, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], Context]:
+    """Run with the turn held; a long read goes on in slices, on the state of its start, and lets others in between."""
+    context, _ = statement_context(session, constants, layer0=query.layer0)
+    context.work_pause = min(session.database.settings.statement_slice, context.work_limit)
+    context.pause = _give_up
+    try:
+        return query.rows.run(context), context
+    except LongReadError:
+        if not session.patient:
+            raise
+        return _read_in_slices(session, query, constants)
+
+
+def _give_up() -> None:
+    raise LongReadError
+
+
+def _read_in_slices(
+    session: Session, query: Query, constants: tuple[Value, ...]
+) -> tuple[list[tuple[Any, ...]], Context]:
+    database, opened = session.database, session.transaction
+    state = database.state
+    snapshot = state.open_snapshot()
+    view = snapshot if opened is None else opened.view_over(snapshot)
+    context, _ = statement_context(session, constants, layer0=query.layer0, view=SteadyView(view))
+
+    slices = _Slices(session, context)
+    context.pause = slices.step_aside
+    try:
+        return query.rows.run(context), context
+    finally:
+        context.pause = None  # it holds the context: no cycle is left behind
+        state.close_snapshot(snapshot)
+
+
+class _Slices:
+    """A long read by a session: after each slice of work others get their turn."""
+
+    def __init__(self, session: Session, context: Context) -> None:
+        self._database, self._opened = session.database, session.transaction
+        self._context = context
+        self._plan()
+
+    def _plan(self) -> None:
+        context = self._context
+        context.work_pause = min(context.work + self._database.settings.statement_slice, context.work_limit)
+
+    def step_aside(self) -> None:
+        self._plan()
+        turn = self._database.turn
+        turn.release()
+        try:
+            sleep(_BREATH_SECONDS)
+        finally:
+            turn.acquire()
+        if self._opened is not None:
+            self._opened.check_usable()
+
+
+class SteadyView:
+    """A view of a snapshot whose answers are copies: they stay good while others change the graph."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._scans: dict[tuple[str, ...], list[Element]] = {}
+
+    def get(self, id: str) -> Element | None:
+        return self._view.get(id)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        known = self._scans.get(types)
+        if known is None:
+            known = self._scans[types] = list(self._view.scan(types))
+        return known
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        return list(self._view.lookup(owner, attribute, value))
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        return list(self._view.edges_at(edge, position, id))
+
+    def incident(self, id: str) -> Iterable[Element]:
+        return list(self._view.incident(id))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def write(session: Session, prepared: Prepared, constants: tuple[Value, ...], text: str) -> Result:
+    session.admit()
+    with session.turn:
+        mutation: Mutation = session.executable(prepared, constants, text)
+        return mutate(session, mutation, constants)
+
+
+def mutate(session: Session, mutation: Mutation, constants: tuple[Value, ...]) -> Result:
+    """Carry out the actions; outside of BEGIN the statement is a transaction of its own."""
+    opened = session.transaction
+    result = Result()
+    if opened is None:
+        transaction = session.database.state.begin(counts=result)
+    else:
+        transaction = opened.transaction
+        transaction.counts = result
+    context, guard = statement_context(session, constants, layer0=mutation.layer0, view=transaction.view)
+    context.writer = Writer(transaction, session.bindings, guard)
+    context.virtual_type = session.virtual_type
+    try:
+        affected = _act(mutation, context)
+        if mutation.returning is not None:
+            result.columns = mutation.returning.columns
+            result.rows = mutation.returning.rows(_seen(affected, guard))
+        warnings = mutation.warnings
+        if session.database.watching.immediate.shapes:
+            session.database.watching.show(transaction)
+        if opened is None:
+            warnings += tuple(commit_transaction(session, transaction, context.now, result))
+    except BaseException:
+        context.writer.unbind()
+        if opened is None:
+            session.database.watching.show_end(transaction)
+        raise
+    result.warnings = warnings
+    return result
+
+
+def _act(mutation: Mutation, context: Context) -> list[Affected]:
+    affected: list[Affected] = []
+    if mutation.bindings is None:
+        row: Row = [None] * mutation.size
+        row[0] = context
+        for index, act in enumerate(mutation.actions):
+            found = act(row)
+            if index in mutation.returned:
+                affected += found
+        return affected
+    context.work_pause = context.work_limit
+    for index, row in enumerate(mutation.bindings.run(context)):
+        for place, act in enumerate(mutation.actions):
+            if index or place:
+                _refresh(row, context)
+            found = act(row)
+            if place in mutation.returned:
+                affected += found
+    return affected
+
+
+def _refresh(row: Row, context: Context) -> None:
+    """Rows were found before the first action ran: show the next one the latest versions of its elements."""
+    for slot, value in enumerate(row):
+        if type(value) is Element:
+            row[slot] = context.view.get(value.id) or value
+
+
+def _seen(affected: list[Affected], guard: PolicyGuard | None) -> list[Affected]:
+    """What RETURNING may show of the affected elements."""
+    if guard is None:
+        return affected
+    return [
+        Affected(element, each.created)
+        for each in affected
+        if (element := each.shown or guard.shown(each.element)) is not None
+    ]
+
+
+# --- committing -------------------------------------------------------------------------------------------------
+
+
+def commit_transaction(
+    session: Session,
+    transaction: Transaction,
+    now: Any,
+    result: Result,
+    *,
+    started: int | None = None,
+    explicit: bool = False,
+    cause: str | None = None,
+    meta: Sequence[tuple[str, str]] = (),
+) -> list[str]:
+    """The commit sequence, with the turn held; what it changed is on its way to the disk when this returns."""
+    database = session.database
+    database.check_writable()
+    state = database.state
+    commit, warnings = state.commit(
+        transaction,
+        started=state.sequence if started is None else started,
+        explicit=explicit or database.settings.strict_cardinality,
+        now=now() if database.settings.now == "wall" else database.clock.now(),
+        context=lambda rule: rule_context(session, transaction, now, rule),
+        cause=cause,
+        meta=meta,
+    )
+    if commit is not None:
+        result.tick = commit.tick
+        database.gate.submit(commit.sequence, commit)
+        database.watching.committed(commit, 0)
+    if transaction.shown:
+        database.watching.show_end(transaction)
+    return warnings
+
+
+def system_context(database: Database, transaction: Transaction, now: Any) -> Context:
+    """What rules and constraints see when no session stands behind a commit."""
+    context = Context(view=transaction.view, now=now, wall_time=database.clock.now, tick=database.state.tick)
+    context.writer = system_writer(transaction)
+    return context
+
+
+def rule_context(session: Session, transaction: Transaction, now: Any, rule: Rule | None) -> Context:
+    """Rules and constraints see the graph as it is; a rule that inherits authority sees and does what its actor may."""
+    context = Context(
+        view=transaction.view,
+        now=now,
+        wall_time=session.database.clock.now,
+        tick=session.database.state.tick,
+        actor=session.actor,
+        session=session.id,
+    )
+    context.writer = system_writer(transaction)
+    context.work_limit = context.work_pause = session.database.work_limit
+    inherits = rule is not None and rule.inherit_authority
+    if inherits and session.actor is not None and session.database.state.schema.policies:
+        context.writer.guard = _watched(session, context)
+    return context

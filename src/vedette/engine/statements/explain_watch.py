@@ -1,0 +1,157 @@
+"""EXPLAIN WATCH: who answers a watch, how its changes are found, what a change costs, and what is promised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vedette.engine.context.result import Result
+from vedette.engine.watch_service.compile import compile_watch
+from vedette.engine.watch_service.consume_checks import check_consumable
+from vedette.engine.watch_service.options import option_values
+from vedette.engine.watch_service.rights import check_watch_rights
+from vedette.language.resolve.explain import condition_text
+from vedette.language.resolve.tree import Condition, NodeElement
+from vedette.language.syntax import statements as ast
+from vedette.values import duration_to_text
+from vedette.watch.options import WatchOptions, read_options
+from vedette.watch.shapes.shape import WatchShape
+
+if TYPE_CHECKING:
+    from vedette.engine.context.request import Request
+
+__all__ = ["explain_watch"]
+
+_ORDERINGS = {
+    "arrival": "arrival: in the order of commits",
+    "causal": "causal: in the order of commits; what a trigger causes follows its cause",
+    "attribute": "attribute: what waits is ordered when it is handed out; one match's own events keep their order",
+}
+_DELIVERIES = {
+    "best_effort": "best effort: at most once; beyond the buffer {on_full}; ends with its session",
+    "reliable": "reliable: at least once, each event with its position; outlives the session and a restart",
+}
+_FULL = {
+    "drop": "the oldest is dropped and counted",
+    "block": "commits wait",
+    "error": "the watch ends with E8005",
+}
+_STRATEGIES = {
+    "rows": "incremental: each match that comes, goes or changes is an event",
+    "groups": "incremental: rows are counted in and out of their groups",
+    "distinct": "incremental: rows are counted, the first and the last of a kind are events",
+    "reevaluated": "re-evaluated at every commit that can concern it, and compared with what it was told",
+}
+_WORK = "incremental: each match that comes, goes or changes is work or not"
+_LINES = {
+    "arrival": "arrival: the oldest first, also after a redelivery",
+    "causal": "causal: the oldest first, also after a redelivery",
+    "attribute": "attribute: a strict priority over everything that waits, as the elements are now; ties as they came",
+}
+_ONE_HOLDER = "one holder at a time, over all consume watches"
+_CONSUMED = "at least once, acknowledged once; attempts, delays and dead letters survive a restart"
+_HOLDS = {
+    "best_effort": "what it holds is free when its session ends",
+    "reliable": "the watch, too, and who attaches within the lease keeps what it holds",
+}
+
+
+def explain_watch(request: Request, statement: ast.Watch) -> Result:
+    with request.session.turn:
+        values = option_values(request)
+        options = read_options(statement.options, values)
+        guarded = request.session.actor is not None and bool(request.database.schema.policies)
+        inner = request.about(statement)
+        compiled = compile_watch(inner, options, guarded=guarded)
+        shape = compiled.shape
+        if guarded:
+            check_watch_rights(inner, compiled)  # nothing is told of what may not be watched
+        if options.mode == "consume":
+            check_consumable(shape, options, acts=bool(statement.actions))
+    return Result(columns=("aspect", "value"), rows=[*_evaluation(shape), *_promises(shape, options)])
+
+
+def _evaluation(shape: WatchShape) -> list[tuple[str, str]]:
+    keys = [f"{condition_text(side)} = ?{index + 1}" for side, index in shape.keys]
+    ranged = shape.range
+    wide = sorted(name for name in shape.matches.wide if not name.startswith("_"))
+    return [
+        ("host", "engine, at commit"),
+        ("mode", _mode(shape)),
+        (
+            "concerned by",
+            ", ".join(sorted(n for n in shape.types if shape.layered or not n.startswith("_"))) or "nothing",
+        ),
+        ("key columns", ", ".join(keys) or "none: every watch of this shape is asked"),
+        (
+            "range",
+            f"{condition_text(ranged[0])} {ranged[1]} ?{ranged[2] + 1}" if ranged is not None else "none",
+        ),
+        ("residual", " AND ".join(map(condition_text, shape.residual)) or "none"),
+        ("cost per change", _cost(shape, wide)),
+    ]
+
+
+def _mode(shape: WatchShape) -> str:
+    if shape.time_dependent:
+        return "re-evaluated at every commit and tick: it looks at the time"
+    if shape.layered and shape.strategy == "reevaluated":
+        return "re-evaluated when something that it looks at in Layer 0 comes, goes or changes"
+    return _WORK if shape.resolved.consumes else _STRATEGIES[shape.strategy]
+
+
+def _cost(shape: WatchShape, wide: list[str]) -> str:
+    if wide:
+        return f"all matches, when one of these changes: {', '.join(wide)}; else what hangs together with the change"
+    if shape.single is not None:
+        return "the changed element alone, then the watches under its key"
+    return "the matches around the changed element, then the watches under their keys"
+
+
+def _promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
+    guarded = (
+        [("sight", "each match is judged with the actor's rights at every event")] if shape.guarded else []
+    )
+    if options.mode == "consume":
+        return [*guarded, *_consumer_promises(shape, options)]
+    return [
+        *guarded,
+        ("ordering", _ORDERINGS[options.ordering.kind]),
+        ("delivery", _DELIVERIES[options.delivery].format(on_full=_FULL[options.on_full])),
+        ("visibility", f"{options.visibility}, told on {options.deliver_on}"),
+    ]
+
+
+def _consumer_promises(shape: WatchShape, options: WatchOptions) -> list[tuple[str, str]]:
+    deliveries = options.max_redeliveries + 1
+    attempts = f"at most {deliveries} {'delivery' if deliveries == 1 else 'deliveries'}, then a dead letter"
+    lease = duration_to_text(options.ack_timeout)
+    bound = f"at most {options.buffer} for this watch"
+    group = "none: the only consumer of its line"
+    if options.group is not None:
+        group = f"{options.group}: each element goes to one member, shared out evenly"
+    if options.max_in_flight is not None:
+        bound += f", {options.max_in_flight} for its group"
+    serial = shape.resolved.order[-1][0] if options.serialize_by is not None else None
+    return [
+        ("ordering", _LINES[options.ordering.kind]),
+        *([("serialized by", _serial(serial))] if serial is not None else []),
+        ("claim", _claim(shape)),
+        ("group", group),
+        ("in hand", bound),
+        ("lease", f"{lease}, then it counts as failed; EXTEND renews it"),
+        ("attempts", attempts if options.dead_letter is None else f"{attempts}, in the destination"),
+        ("delivery", f"{_CONSUMED}; {_HOLDS[options.delivery]}"),
+        ("visibility", f"committed, handed out on {options.deliver_on}"),
+    ]
+
+
+def _serial(key: Condition) -> str:
+    return f"{condition_text(key)}: one at a time of each value, in order"
+
+
+def _claim(shape: WatchShape) -> str:
+    element = shape.first_element
+    assert element is not None
+    if isinstance(element, NodeElement):
+        return f"{element.name}: {_ONE_HOLDER}; ACK kills it"
+    return f"{element.name or ' | '.join(element.edges)}: {_ONE_HOLDER}; ACK unlinks it"

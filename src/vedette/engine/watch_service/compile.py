@@ -1,0 +1,133 @@
+"""WATCH statements ▸ shapes: resolved once for all constants, compiled for the present schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from vedette.engine.state.graph_state import GraphState
+from vedette.errors import WatchError
+from vedette.graph.actions import Act, compile_action
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.resolve.actions import resolve_action
+from vedette.language.resolve.queries import ResolvedReturn, resolve_return
+from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.resolve.tree import Condition, ResolvedPattern, conjuncts
+from vedette.language.syntax import statements as ast
+from vedette.language.syntax.declarations import PolicyDeclaration
+from vedette.language.syntax.expressions import Expression
+from vedette.policy.dependencies import SightDependencies
+from vedette.watch.options import WatchOptions, refused
+from vedette.watch.shapes.conditions import evaluated
+from vedette.watch.shapes.resolver import Capture, WatchResolver
+from vedette.watch.shapes.shape import ResolvedWatch, WatchShape
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.context.request import Request
+
+__all__ = ["CompiledWatch", "compile_watch"]
+
+
+class CompiledWatch:
+    """A shape, what its watches capture when they are created, and the actions of a trigger."""
+
+    __slots__ = ("actions", "captures", "options", "request", "shape", "size")
+
+    def __init__(
+        self,
+        request: Request,
+        options: WatchOptions,
+        shape: WatchShape,
+        captures: tuple[Capture, ...],
+        actions: tuple[Act, ...],
+        size: int,
+    ) -> None:
+        self.request = request
+        """The statement that it was first compiled for, kept to compile it again when the schema grows."""
+        self.options = options
+        self.shape = shape
+        self.captures = captures
+        self.actions = actions
+        self.size = size
+        """Registers that the actions need."""
+
+    def refiltered(self, filter: Expression | None) -> CompiledWatch:
+        """The same with another filter."""
+        return compile_watch(self.request, replace(self.options, filter=filter), guarded=self.shape.guarded)
+
+    def equip(self, watch: Watch) -> None:
+        """Give a watch that was compiled otherwise the actions of this: they fit the schema and the captures."""
+        if self.actions:
+            watch.details.actions, watch.details.actions_size = self.actions, self.size
+
+
+def compile_watch(request: Request, options: WatchOptions, *, guarded: bool) -> CompiledWatch:
+    """Resolve and compile; raises with every mistake in the statement."""
+    statement = request.prepared.statement
+    assert isinstance(statement, ast.Watch)
+    state = request.database.state
+    frame = request.prepared.frame(request.signature, state.schema)
+    scope = Scope(frame)
+    resolver = WatchResolver(frame)
+    pattern = resolver.pattern(statement.pattern, statement.where, scope)
+    narrowed = resolver.condition(options.filter, scope)
+    returns = resolve_return(resolver, statement.returns, scope) if statement.returns is not None else None
+    if returns is not None and statement.returns is not None:
+        _check_columns(frame, statement.returns, returns)
+    order = tuple((resolver.resolve(t.expression, scope), t.descending) for t in options.ordering.terms)
+    consumes = options.mode == "consume"
+    if consumes and options.serialize_by is not None:
+        order = (*order, (resolver.resolve(options.serialize_by, scope), False))
+    where = (*pattern.where, *conjuncts(narrowed), *resolver.keys)
+    whole = ResolvedPattern(pattern.elements, where)
+    resolver.place = Place(bindings=True)
+    actions = [each for action in statement.actions for each in resolve_action(resolver, action, scope)]
+    captures = tuple(resolver.captures)  # policies come and go: what they mention is not the watch's to hold
+    sight = SightDependencies(resolver, state.schema.policies.values() if guarded else ())
+    sight.collect(whole, evaluated(returns, order))
+    frame.finish()
+    if statement.actions and returns is not None and (returns.aggregates or returns.distinct):
+        raise WatchError(
+            "E8009",
+            "ON MATCH DO acts upon matches; a watch that tells groups or distinct rows has none: make two",
+        )
+    if statement.actions and options.visibility == "immediate":
+        raise refused("visibility", "ON MATCH DO acts upon what is committed; allowed with it is committed")
+    if order and returns is not None and returns.aggregates:
+        raise WatchError("E8009", "Invalid watch option 'ordering': groups have no attribute to order by")
+    resolved = ResolvedWatch(
+        pattern=whole,
+        returns=returns,
+        order=order,
+        captures=captures,
+        size=frame.size,
+        statement=statement,
+        sight=tuple(sight.conditions),
+        wide=frozenset(sight.wide),
+        consumes=consumes,
+    )
+    shape = WatchShape(
+        resolved, state.plan_context, guarded=guarded, masked=_masked(state) if guarded else frozenset()
+    )
+    chains = PatternChains(state.plan_context)
+    acts = tuple(compile_action(action, chains, state.tables, frame.size) for action in actions)
+    return CompiledWatch(request, options, shape, captures, acts, frame.size)
+
+
+def _check_columns(frame: Frame, clause: ast.Return, returns: ResolvedReturn) -> None:
+    """Events are told by column name: of two things under one name, one would be lost."""
+    seen: dict[str, Condition] = {}
+    for name, projection in zip(returns.columns, returns.projections, strict=True):
+        if seen.setdefault(name, projection) != projection:
+            frame.report("E2005", f"Two columns are called '{name}': name them apart with AS", clause.span)
+
+
+def _masked(state: GraphState) -> frozenset[str]:
+    declared: list[PolicyDeclaration] = list(state.schema.policies.values())
+    return frozenset(
+        operation.attribute
+        for policy in declared
+        for operation in policy.operations
+        if operation.attribute is not None and operation.operation == "MATCH"
+    )

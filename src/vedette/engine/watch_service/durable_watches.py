@@ -1,0 +1,340 @@
+"""Watches that outlive their session and the process: what is stored of them, and how they catch up.
+
+Events are not stored: they can be worked out again from the journal, commit by commit. What is stored is the statement
+with its constants, and a cursor: the first commit that is not wholly confirmed, the position before it, and the last
+position that is. So a reliable watch costs a line in the store, however much it has to catch up on.
+
+    watch.<id>    {"text", "constants", "actor", "name", "created_ms", "status", "altered", "filter"}; empty: it ended
+    cursor.<id>   {"sequence", "start", "confirmed", "snapshot", "told"} for its reader: `told` is the highest position
+                  that the end of a window gave,
+                  {"fired", "done", "since", "at", "unacted"} for its actions: of the commit `fired` so many are
+                  carried out; it was evaluated `at` that time, and `since` that time before; so many are not carried
+                  out that later commits do not tell of
+
+Some events cannot be worked out again: what another filter or another policy brought, and what only the time did. A
+watch that had not confirmed those begins with a fresh snapshot when it comes back. So there is never a hole that nobody
+speaks of.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.context.prepared import MISSING
+from vedette.engine.watch_service.catch_up import is_in_the_log
+from vedette.errors import WatchError
+from vedette.language.printer import print_expression
+from vedette.storage.element_codec import tagged, untagged
+from vedette.watch.buffer import Entry
+from vedette.watch.status import WatchStatus
+from vedette.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vedette.engine.context.request import Request
+    from vedette.engine.watch_service.service import Watching
+    from vedette.engine.watch_service.triggers import Firing
+
+__all__ = ["LastingWatches", "refuse_since"]
+
+_WATCH, _CURSOR = "watch.", "cursor."
+_ALTERED = ("buffer", "on_full", "delivery")
+"""Options that ALTER WATCH changes and a restart must not change back."""
+
+
+class LastingWatches:
+    """The stored side of a database's watches. Called with the turn held."""
+
+    def __init__(self, watching: Watching) -> None:
+        self._watching = watching
+        self._database = watching.database
+        self._ids: dict[int, str] = {}
+        """Ids of watches that an earlier process created."""
+        self._numbers: dict[str, int] = {}
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def id_of(self, watch: Watch) -> str | None:
+        return self._ids.get(watch.number)
+
+    def number_of(self, id: str) -> int | None:
+        return self._numbers.get(id)
+
+    # --- storing ----------------------------------------------------------------------------------------------
+
+    def remember(self, watch: Watch, request: Request) -> None:
+        """A new lasting watch: its statement goes to the store with the next flush."""
+        details = watch.details
+        if not details.base:
+            details.base = self._database.state.sequence + 2
+        details.cursor = {"sequence": details.base, "start": 0, "confirmed": 0, **self._no_actions(watch)}
+        self._note(self._facts(watch, request), self._cursor(watch))
+
+    def _no_actions(self, watch: Watch) -> dict[str, int]:
+        """The place of actions that none was carried out of yet."""
+        details = watch.details
+        return {"fired": details.base, "done": 0, "since": details.evaluated_ms or watch.created_ms}
+
+    def promise(self, watch: Watch) -> None:
+        """It is reliable from now on: what waits already is kept, too, or told by a snapshot after a restart."""
+        details = watch.details
+        details.base = self._database.state.sequence + 2
+        waiting = watch.buffer.peek() if watch.buffer is not None else []
+        confirmed = waiting[0].position - 1 if waiting else watch.position
+        details.cursor = {**(details.cursor or self._no_actions(watch)), "confirmed": confirmed}
+        self.rebase(watch)
+
+    def revise(self, watch: Watch) -> None:
+        """Its name or its options are others now."""
+        self._note(self._facts(watch, watch.details.request))
+
+    def _facts(self, watch: Watch, request: Request) -> tuple[str, str]:
+        facts = {
+            "text": request.text,
+            "constants": [_stored(value) for value in watch.constants],
+            "given": len(request.constants),
+            "actor": watch.actor,
+            "name": watch.details.name,
+            "created_ms": watch.created_ms,
+            "status": str(watch.status),
+        }
+        if watch.number in self._watching.consuming.destinations:
+            facts["destination"] = self._watching.consuming.destinations[watch.number]
+        if watch.details.altered:
+            facts["altered"] = {name: getattr(watch.options, name) for name in _ALTERED}
+        if watch.details.refiltered and watch.options.filter is not None:
+            facts["filter"] = print_expression(watch.options.filter)
+        return self._key(_WATCH, watch), json.dumps(facts)
+
+    def rebase(self, watch: Watch) -> None:
+        """What it was told so far, by another filter say, cannot be worked out again; what comes after it can."""
+        self._begin_after_next_note(watch)
+        self._note(self._facts(watch, watch.details.request), self._cursor(watch))
+
+    def _begin_after_next_note(self, watch: Watch) -> None:
+        details, position = watch.details, watch.position
+        if details.window is not None and details.window.gathers:
+            position += (
+                1  # what the window has gathered comes under the next position, or is lost with the process
+            )
+        details.base = self._database.state.sequence + 2
+        details.cursor = {**(details.cursor or {"confirmed": 0}), "sequence": details.base}
+        details.cursor |= {"start": position, "snapshot": position}
+        if unacted := self._watching.triggers.waits_for(watch):
+            details.cursor["unacted"] = unacted
+
+    def rights_changed(self) -> None:
+        """A policy was declared: what actors were told under the former ones cannot be worked out again."""
+        told = [
+            watch
+            for watch in self._watching.hub.watches.values()
+            if watch.actor is not None and watch.has_details and watch.details.cursor is not None
+            if watch.shape.columns and watch.options.mode == "watch"
+        ]
+        for watch in told:
+            if watch.details.behind is not None:
+                self._watching.catching_up.skip_ahead(watch)
+            self._begin_after_next_note(watch)
+        if told:
+            self._note(*map(self._cursor, told))
+
+    def advance(self) -> None:
+        """Before the log is trimmed: whoever has had everything needs nothing of what is in it."""
+        sequence, done = self._database.state.sequence, []
+        for watch in self._watching.hub.watches.values():
+            details = watch.details if watch.has_details and watch.options.mode == "watch" else None
+            if details is None or details.cursor is None or not self._has_all(watch):
+                continue
+            details.cursor |= {"sequence": sequence + 1, "start": watch.position, "confirmed": watch.position}
+            details.cursor |= {"fired": sequence + 1, "done": 0, "since": details.evaluated_ms}
+            details.cursor.pop("at", None)
+            done.append(self._cursor(watch))
+        if done:
+            self._note(*done)
+
+    def _has_all(self, watch: Watch) -> bool:
+        details = watch.details
+        waits = watch.pending or details.unconfirmed or details.behind is not None
+        held = details.window is not None and details.window.holds
+        return not waits and not held and not self._watching.triggers.waits_for(watch)
+
+    def forget(self, watch: Watch) -> None:
+        if watch.details.cursor is not None:
+            watch.details.cursor = None
+            self._note((self._key(_WATCH, watch), ""))
+
+    def confirm(self, watch: Watch, position: int) -> None:
+        """The owner has this event and all that were handed out before it."""
+        details = watch.details
+        kept = details.unconfirmed
+        count = next((n for n, entry in enumerate(kept, 1) if entry.position == position), 0)
+        if not count:
+            return
+        done = [*kept[:count], *([details.highest] if details.highest is not None else [])]
+        details.highest = max(done, key=_position)
+        del kept[:count]
+        if details.cursor is not None:
+            details.cursor = self._place_after(watch, details.highest, details.cursor)
+            self._note(self._cursor(watch))
+
+    def _place_after(self, watch: Watch, entry: Entry, cursor: dict[str, int]) -> dict[str, int]:
+        """Where to go on when everything up to this entry is there, apart from what ordering still holds back."""
+        gathered = entry.delta.window is not None and entry.sequence >= cursor["sequence"]
+        if entry.position <= cursor.get("snapshot", 0) and not gathered:
+            return {**cursor, "confirmed": max(entry.position, cursor["confirmed"])}
+        waiting = watch.buffer.peek() if watch.shape.order and watch.buffer is not None else []
+        earlier = [e for e in (*watch.details.unconfirmed, *waiting) if e.position < entry.position]
+        if earlier:
+            first = min(earlier, key=_position)
+            place = {"sequence": first.sequence, "start": first.start, "confirmed": first.position - 1}
+            return {**cursor, **place}
+        sequence, start = entry.sequence, entry.start
+        if entry.delta.window is not None:
+            sequence, start = entry.sequence + 1, entry.position
+        elif entry.delta.type == "initial":
+            sequence, start = watch.details.base, entry.position
+        return {**cursor, "sequence": sequence, "start": start, "confirmed": entry.position}
+
+    def will_tell(self, watch: Watch, events: int) -> int:
+        """A window ends: what it tells is not told again like this, so its positions are never given to others.
+
+        Returns the commit that must be durable before it is handed out.
+        """
+        details = watch.details
+        details.cursor = {**(details.cursor or {}), "told": watch.position + events}
+        self._note(self._cursor(watch))
+        return self._database.state.sequence
+
+    def trigger_cursor(self, firing: Firing) -> tuple[tuple[str, str], ...]:
+        """What to store with the transaction of a trigger: it and everything before it are carried out."""
+        details = firing.watch.details
+        if details.cursor is None:
+            return ()
+        details.cursor |= {
+            "fired": firing.sequence,
+            "done": firing.done,
+            "since": firing.since,
+            "at": firing.at,
+        }
+        if "unacted" in details.cursor:
+            details.cursor["unacted"] = self._watching.triggers.waits_for(firing.watch)
+        if firing.watch.options.delivery != "reliable":  # nobody confirms what its reader had
+            details.cursor["sequence"] = firing.sequence
+        return (self._cursor(firing.watch),)
+
+    def skip_trigger(self, firing: Firing) -> None:
+        """A trigger that failed is not tried again."""
+        for item in self.trigger_cursor(firing):
+            self._note(item)
+
+    def _cursor(self, watch: Watch) -> tuple[str, str]:
+        return self._key(_CURSOR, watch), json.dumps(watch.details.cursor)
+
+    def _key(self, kind: str, watch: Watch) -> str:
+        return f"{kind}{self._watching.id_of(watch)}"
+
+    def _note(self, *facts: tuple[str, str]) -> None:
+        database = self._database
+        if database.read_only is None:
+            commit = database.state.note(database.clock.now(), facts)
+            database.gate.submit(commit.sequence, commit)
+
+    # --- coming back ------------------------------------------------------------------------------------------
+
+    def restore(self, meta: dict[str, str]) -> None:
+        """Take up every lasting watch that the store knows."""
+        for key, value in meta.items():
+            if key.startswith(_WATCH) and value:
+                id = key.removeprefix(_WATCH)
+                cursor = json.loads(meta.get(f"{_CURSOR}{id}", "null"))
+                watch = self._restore(id, json.loads(value), cursor)
+                if watch is not None:
+                    self._watching.news.came(watch)
+
+    def _restore(self, id: str, facts: dict[str, Any], cursor: dict[str, int] | None) -> Watch | None:
+        constants = tuple(_live(value) for value in facts["constants"])
+        watch = self._watching.creation.revive(facts, constants)
+        if watch is None:
+            return None
+        self._ids[watch.number], self._numbers[id] = id, watch.number
+        cursor = cursor or {"sequence": 0, "start": 0, "confirmed": 0}
+        cursor = {"fired": cursor["sequence"], "done": 0, "since": watch.created_ms, **cursor}
+        watch.details.cursor, watch.details.base = cursor, cursor["sequence"]
+        if watch.options.mode == "watch":
+            watch.details.behind, watch.details.away = cursor["sequence"] - 1, True
+        if watch.shape.time_dependent and watch.details.actions is not None:
+            self._watching.catching_up.act_late(watch, cursor)
+        self._tell_unacted(watch, cursor.pop("unacted", 0))
+        missing = max(0, cursor.get("snapshot", 0) - cursor["confirmed"])
+        if watch.options.mode == "consume":
+            watch.position = max(1, cursor["start"])  # `initial` is not told twice
+            self._watching.consuming.enter(watch)
+        elif watch.status is WatchStatus.CANCELLED:
+            return watch
+        elif missing or not self._can_be_repeated(watch, cursor):
+            self._begin_anew(watch, cursor["confirmed"], missing)
+        else:
+            watch.position = cursor["start"]
+            self._catch_up_beyond(watch, cursor["confirmed"])
+            watch.position = max(watch.position, cursor.get("told", 0))
+        self._watching.management.schedule_expiry(watch)
+        return watch
+
+    def _tell_unacted(self, watch: Watch, matches: int) -> None:
+        """Matches that waited for RESUME when another filter or policy came: what set them off is not known now."""
+        if matches:
+            fields = {
+                "handle": self._watching.id_of(watch),
+                "buffer_size": watch.options.buffer,
+                "dropped": matches,
+            }
+            text = "Matches from before another filter or policy waited for RESUME; they are not acted upon"
+            watch.details.report(WatchError("E8005", text, fields=fields))
+            self._note(self._cursor(watch))
+
+    def _catch_up_beyond(self, watch: Watch, confirmed: int) -> None:
+        """Until there is something that its owner has not had, or nothing more."""
+        while watch.details.behind is not None and not watch.pending:
+            self._watching.catching_up.catch_up(watch, watch.details.behind)
+            if watch.buffer is not None:
+                watch.buffer.forget_until(confirmed)
+            if watch.status is WatchStatus.CANCELLED:
+                return
+
+    def _can_be_repeated(self, watch: Watch, cursor: dict[str, int]) -> bool:
+        """Whether the log says all that the watch was told, under the policies that there are now."""
+        told_under_others = (
+            watch.actor is not None
+            and bool(watch.shape.columns)
+            and cursor["sequence"] <= self._database.rights.sequence
+        )
+        return is_in_the_log(watch) and not told_under_others
+
+    def _begin_anew(self, watch: Watch, confirmed: int, missing: int) -> None:
+        """What it has not had cannot be worked out again: a snapshot of the present has all of it."""
+        state = self._database.state
+        position = watch.position = confirmed + missing
+        self._watching.catching_up.start_anew(watch)
+        if watch.buffer is not None:
+            watch.buffer.tell_gap(missing)
+        watch.details.base = state.sequence + 1
+        assert watch.details.cursor is not None
+        watch.details.cursor |= {"sequence": state.sequence + 1, "start": position, "confirmed": position}
+        self._watching.catching_up.stand(watch)
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
+
+
+def _stored(value: Any) -> Any:
+    return {"$missing": True} if value is MISSING else tagged(value)
+
+
+def _live(value: Any) -> Any:
+    return MISSING if value == {"$missing": True} else untagged(value)
+
+
+def refuse_since(tick: int, why: str = "older than the log reaches back") -> WatchError:
+    text = f"Invalid watch option 'initial': since({tick}) is {why}; use full"
+    return WatchError("E8009", text, fields={"option": "initial", "tick": tick})

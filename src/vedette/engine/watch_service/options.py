@@ -1,0 +1,97 @@
+"""Values of watch options: constants of the statement that gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from vedette.engine.context.prepared import MISSING
+from vedette.errors import WatchError
+from vedette.language.compile.execution_context import Context
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.parser import parse_expression
+from vedette.language.printer import print_statement
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Place, Scope
+from vedette.language.syntax import statements as ast
+from vedette.language.syntax.expressions import Expression, Literal, Parameter
+from vedette.language.syntax.visit import exchange
+from vedette.watch.options import MUTABLE, OPTIONS, WatchOptions, read_options, refused
+
+if TYPE_CHECKING:
+    from vedette.engine.context.request import Request
+
+__all__ = ["altered_options", "option_values", "stored_filter", "with_option"]
+
+
+def option_values(request: Request) -> Callable[[Expression], Any]:
+    """What evaluates the expressions in options: their literals are constants of the statement."""
+
+    def value(expression: Expression) -> Any:
+        if isinstance(expression, Literal):
+            return request.constants[expression.slot] if expression.slot is not None else expression.value
+        state = request.database.state
+        frame = request.prepared.frame(request.signature, state.schema)
+        resolved = PatternResolver(frame, Place(actor=False)).resolve(expression, Scope(frame))
+        frame.finish()
+        context = Context(view=state.graph, constants=request.constants, now=request.database.clock.now)
+        return PatternChains(state.plan_context).condition(resolved)([context])
+
+    return value
+
+
+def altered_options(
+    request: Request, options: WatchOptions, given: Sequence[ast.WatchOption]
+) -> WatchOptions:
+    """The options with what ALTER WATCH changes; anything but the mutable ones is E8008."""
+    for option in given:
+        if option.name not in OPTIONS:
+            raise refused(option.name, f"there is no such option; allowed are {', '.join(sorted(MUTABLE))}")
+        if option.name not in MUTABLE:
+            text = f"Option '{option.name}' cannot be changed after watch creation"
+            raise WatchError("E8008", text, fields={"option": option.name})
+    altered = read_options(given, option_values(request), options)
+    if any(option.name == "filter" for option in given) and altered.filter is not None:
+        altered = replace(altered, filter=_inlined(request, altered.filter))
+    if (
+        altered.delivery == "reliable"
+        and altered.on_full == "drop"
+        and any(o.name == "on_full" for o in given)
+    ):
+        raise refused("on_full", "a reliable watch never drops")
+    return altered
+
+
+def with_option(text: str, statement: ast.Watch, name: str, word: str) -> str:
+    """The text of a WATCH with one option more, unless it has that; its constants and parameters stay as they are."""
+    if any(option.name == name for option in statement.options):
+        return text
+    option = ast.WatchOption(name, ast.OptionValue(word))
+    return print_statement(replace(statement, options=(*statement.options, option)))
+
+
+def stored_filter(text: str) -> Expression:
+    """A filter that was altered, read again from the store: its literals belong to no statement."""
+
+    def change(node: Any) -> Any:
+        return Literal(node.value, span=node.span) if isinstance(node, Literal) else None
+
+    changed: Expression = exchange(parse_expression(text), change)
+    return changed
+
+
+def _inlined(request: Request, expression: Expression) -> Expression:
+    """The expression with the altering statement's constants written into it: they are not the watch's own."""
+
+    def change(node: Any) -> Any:
+        if isinstance(node, Literal) and node.slot is not None:
+            return Literal(request.constants[node.slot], span=node.span)
+        if isinstance(node, Parameter):
+            index = request.prepared.literals + request.prepared.parameters.index(node.name)
+            value = request.constants[index]
+            return Literal(None if value is MISSING else value, span=node.span)
+        return None
+
+    changed: Expression = exchange(expression, change)
+    return changed

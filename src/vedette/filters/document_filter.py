@@ -1,0 +1,95 @@
+"""Document filters: a tree from `cel.py` or `filters.py`, compiled once, asked about one change after the other.
+
+    compiled = compile_filter(parse_cel("doc.total > 100"))
+    compiled.matches(Environment(doc={"total": 120}))
+
+A filter is pure: the same environment always gives the same answer, and time comes only from the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from vedette.errors import FilterError
+from vedette.filters.evaluator import Closure, CostExceeded, Metered, Request, build
+from vedette.filters.limits import DEFAULT_LIMITS, FilterLimits, measure
+from vedette.filters.operators import Fault
+from vedette.language.syntax.expressions import Expression
+from vedette.values import Value
+
+__all__ = ["DocumentFilter", "Environment", "Outcome", "Request", "compile_filter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the variables of a filter stand for (spec/pipeline.md §1.7). Values are canonical (`values.py`)."""
+
+    doc: Mapping[str, Value] | None
+    """The image that is asked about: the new one, or the old one to learn whether a document leaves."""
+    id: str = ""
+    collection: str = ""
+    op: str = ""
+    """`create`, `update` or `delete`."""
+    before: Mapping[str, Value] | None = None
+    request: Request = Request()
+
+
+class Outcome(StrEnum):
+    """What a filter says about a change; `FAILED` is no match, and worth counting."""
+
+    MATCH = "match"
+    NO_MATCH = "no_match"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFilter:
+    """A compiled filter. It holds no state between evaluations and may be shared by threads."""
+
+    expression: Expression
+    _run: Closure = field(repr=False, compare=False)
+    _steps: int | None = field(repr=False, compare=False)
+    """The steps left for work that depends on the document; None when there is no such work."""
+
+    def matches(self, environment: Environment) -> bool:
+        """Whether the filter is true; an error is no match."""
+        try:
+            return (
+                self._run(environment if self._steps is None else Metered(environment, self._steps)) is True
+            )
+        except (Fault, CostExceeded):
+            return False
+
+    def outcome(self, environment: Environment) -> Outcome:
+        """Like `matches`, but tells apart what is false and what could not be evaluated. Never raises."""
+        try:
+            value = self._value(environment)
+        except (Fault, CostExceeded):
+            return Outcome.FAILED
+        if value is True:
+            return Outcome.MATCH
+        return Outcome.NO_MATCH if value is False else Outcome.FAILED
+
+    def evaluate(self, environment: Environment) -> Value:
+        """The value of the expression, of whatever kind; raises FilterError E1203 when it has none."""
+        try:
+            return self._value(environment)
+        except Fault as fault:
+            raise FilterError("E1203", str(fault)) from None
+        except CostExceeded:
+            raise FilterError("E1203", "the filter takes more steps on this document than it may") from None
+
+    def _value(self, environment: Environment) -> Value:
+        value: Value = self._run(environment if self._steps is None else Metered(environment, self._steps))
+        return value
+
+
+def compile_filter(expression: Expression, *, limits: FilterLimits = DEFAULT_LIMITS) -> DocumentFilter:
+    """Compile a tree of either front end, or one made by hand; raises FilterError E1201 or E1202."""
+    measured = measure(expression, limits)
+    program = build(expression)
+    return DocumentFilter(
+        expression, program.run, limits.cost_steps - measured.cost_steps if program.metered else None
+    )

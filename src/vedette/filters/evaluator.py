@@ -1,0 +1,340 @@
+"""From the tree of a document filter to Python closures, once per filter.
+
+Theory of operation. Each node becomes a function of the bindings (`Environment`, or `Metered` when the work depends
+on the document). A function returns its value or raises `Fault`; there are no other outcomes but `CostExceeded`.
+AND and OR look at all their parts before they let a fault through, so the order of the parts does not matter:
+false && fault is false, true || fault is true (CEL). Under `holds` a fault is false, and the first part that is not
+true settles it. Comparisons with a constant, which is what nearly all filters are, get a function of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from vedette.errors import FilterError
+from vedette.filters import operators as values
+from vedette.filters.limits import quoted
+from vedette.filters.operators import Charge, Fault
+from vedette.language.syntax.expressions import (
+    Attribute,
+    Binary,
+    Call,
+    Conditional,
+    Expression,
+    Index,
+    ListLiteral,
+    Literal,
+    Unary,
+    Variable,
+)
+from vedette.values import Value
+
+__all__ = ["Bindings", "Closure", "CostExceeded", "Metered", "Program", "Request", "build"]
+
+
+class Request(NamedTuple):
+    """Who subscribed, and when: fixed at the moment of subscribing, so that a filter always answers the same."""
+
+    auth: Mapping[str, Value] | None = None
+    """`userId`, `roles` and `claims`; None when nobody is signed in."""
+    time: datetime | None = None
+
+
+class Bindings(Protocol):
+    """What the variables of a filter stand for."""
+
+    @property
+    def doc(self) -> Mapping[str, Value] | None: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def collection(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def before(self) -> Mapping[str, Value] | None: ...
+    @property
+    def request(self) -> Request: ...
+
+
+class CostExceeded(Exception):
+    """The steps of an evaluation are used up. Not a Fault: nothing may absorb it."""
+
+
+class Metered:
+    """The bindings of one evaluation together with the steps that are left to it."""
+
+    __slots__ = ("before", "collection", "doc", "id", "op", "request", "steps")
+
+    def __init__(self, bindings: Bindings, steps: int) -> None:
+        self.doc = bindings.doc
+        self.id = bindings.id
+        self.collection = bindings.collection
+        self.op = bindings.op
+        self.before = bindings.before
+        self.request = bindings.request
+        self.steps = steps
+
+    def charge(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise CostExceeded
+
+
+Closure: TypeAlias = Callable[[Any], Any]
+"""From the bindings to a value."""
+
+
+class Program(NamedTuple):
+    run: Closure
+    metered: bool
+    """Whether `run` needs `Metered` bindings, because some of its work depends on the document."""
+
+
+def build(expression: Expression) -> Program:
+    """Compile a tree that `filter_limits.measure` has passed."""
+    builder = _Builder()
+    return Program(builder.closure(expression), builder.metered)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.metered = False
+
+    def closure(self, node: Expression) -> Closure:
+        match node:
+            case Literal(value=value):
+                return lambda _: value
+            case ListLiteral(items=items):
+                parts = [self.closure(item) for item in items]
+                return lambda bindings: [part(bindings) for part in parts]
+            case Variable(name=name):
+                return _variable(name)
+            case Attribute(base=Variable("request"), name="auth" | "time" as name):
+                return lambda bindings: getattr(bindings.request, name)
+            case Attribute(base=Variable("doc"), name=name):
+                return _document_field(name)
+            case Attribute(base=base, name=name):
+                return _field(self.closure(base), name)
+            case Index(base=base, key=key):
+                return _apply(values.element, self.closure(base), self.closure(key))
+            case Unary(op="NOT" | "-" as op, operand=operand):
+                return _compose(values.negation if op == "NOT" else values.negate, self.closure(operand))
+            case Binary():
+                return self._binary(node)
+            case Conditional(test=test, then=then, otherwise=otherwise):
+                return _conditional(self.closure(test), self.closure(then), self.closure(otherwise))
+            case Call():
+                return self._call(node)
+            case _:
+                raise FilterError("E1201", f"a {type(node).__name__} has no meaning in a document filter")
+
+    def _binary(self, node: Binary) -> Closure:
+        op = node.op
+        if op in ("AND", "OR"):
+            return _every(self._parts(node, op), stop=op == "OR")
+        if op in ("==", "!=") and isinstance(node.right, Literal) and _is_scalar(node.right.value):
+            return _equals_constant(self.closure(node.left), node.right.value, op == "==")
+        if op in values.ORDER and isinstance(node.right, Literal) and _is_scalar(node.right.value):
+            return _ordered_constant(self.closure(node.left), node.right.value, op)
+        if op == "IN" and isinstance(node.right, ListLiteral) and _is_constant(node.right):
+            return _in_constants(self.closure(node.left), node.right)
+        left, right = self.closure(node.left), self.closure(node.right)
+        if op in values.ORDER:
+            return _apply(values.compare(op), left, right)
+        return self._charged(_operation(op), left, right)
+
+    def _call(self, node: Call) -> Closure:
+        match node.name, node.arguments:
+            case "holds", (condition,):
+                return _holds(self._parts(condition, "AND"))
+            case "has", (Attribute(base=base, name=name),):
+                found = self.closure(base)
+                return lambda bindings: values.has_field(found(bindings), name)
+            case "member", (value, items):
+                return self._charged(values.has_member, self.closure(value), self.closure(items))
+            case "size" | "timestamp" | "duration", (argument,):
+                return _compose(values.FUNCTIONS[node.name], self.closure(argument))
+            case _:
+                raise FilterError("E1201", f"there is no function {quoted(node.name)} in a document filter")
+
+    def _parts(self, node: Expression, op: str) -> tuple[Closure, ...]:
+        """The operands of a whole chain of AND or OR, in their order."""
+        if isinstance(node, Binary) and node.op == op:
+            return (*self._parts(node.left, op), *self._parts(node.right, op))
+        return (self.closure(node),)
+
+    def _charged(self, function: Callable[[Any, Any, Charge], Any], left: Closure, right: Closure) -> Closure:
+        self.metered = True
+        return lambda bindings: function(left(bindings), right(bindings), bindings.charge)
+
+
+def _operation(op: str) -> Callable[[Any, Any, Charge], Any]:
+    if op in values.ARITHMETIC:
+        return values.calculate(op)
+    if op == "==":
+        return values.equal
+    if op == "!=":
+        return lambda left, right, charge: not values.equal(left, right, charge)
+    if op == "IN":
+        return values.is_in
+    if op in ("CONTAINS", "STARTS WITH", "ENDS WITH"):
+        return values.text_test(op)
+    raise FilterError("E1201", f"there is no operator {op!a} in a document filter")
+
+
+# --- paths ------------------------------------------------------------------------------------------------------
+
+
+def _variable(name: str) -> Closure:
+    if name == "doc":
+        return lambda bindings: bindings.doc
+    if name in ("id", "collection", "op", "before"):
+        return lambda bindings: getattr(bindings, name)
+    raise FilterError("E1201", f"{quoted(name)} is no variable of a document filter")
+
+
+def _field(base: Closure, name: str) -> Closure:
+    missing = f"the field {quoted(name)} is missing"
+
+    def field(bindings: Any) -> Any:
+        try:
+            return base(bindings)[name]
+        except (KeyError, TypeError):  # TypeError: neither a list, a text nor null is indexed by a name
+            raise Fault(missing) from None
+
+    return field
+
+
+def _document_field(name: str) -> Closure:
+    """The same for the first step into the document, which nearly every condition takes: one call less."""
+    missing = f"the field {quoted(name)} is missing"
+
+    def field(bindings: Any) -> Any:
+        try:
+            return bindings.doc[name]
+        except (KeyError, TypeError):
+            raise Fault(missing) from None
+
+    return field
+
+
+# --- logic ------------------------------------------------------------------------------------------------------
+
+
+def _every(parts: tuple[Closure, ...], *, stop: bool) -> Closure:
+    """AND (`stop` is false) and OR (`stop` is true): one part equal to `stop` settles it, whatever the others are."""
+    proceed = not stop
+
+    def every(bindings: Any) -> bool:
+        fault: Fault | None = None
+        for part in parts:
+            try:
+                value: object = part(bindings)
+            except Fault as caught:
+                fault = caught
+                continue
+            if value is stop:
+                return stop
+            if value is not proceed:
+                fault = Fault("&& and || take Booleans")
+        if fault is not None:
+            raise fault
+        return proceed
+
+    return every
+
+
+def _holds(parts: tuple[Closure, ...]) -> Closure:
+    def holds(bindings: Any) -> bool:
+        try:
+            for part in parts:
+                if part(bindings) is not True:
+                    return False
+        except Fault:
+            return False
+        return True
+
+    return holds
+
+
+def _conditional(test: Closure, then: Closure, otherwise: Closure) -> Closure:
+    def choose(bindings: Any) -> Any:
+        value = test(bindings)
+        if value is True:
+            return then(bindings)
+        if value is False:
+            return otherwise(bindings)
+        raise Fault("?: takes a Boolean")
+
+    return choose
+
+
+# --- operators --------------------------------------------------------------------------------------------------
+
+
+def _compose(function: Callable[[Any], Any], operand: Closure) -> Closure:
+    return lambda bindings: function(operand(bindings))
+
+
+def _apply(function: Callable[[Any, Any], Any], left: Closure, right: Closure) -> Closure:
+    return lambda bindings: function(left(bindings), right(bindings))
+
+
+def _equals_constant(left: Closure, constant: Any, wanted: bool) -> Closure:
+    """Python's own equality is right for one scalar, but for Booleans, which it takes for numbers."""
+    if constant is None or isinstance(constant, bool):
+        return lambda bindings: (left(bindings) is constant) is wanted
+    if isinstance(constant, int | float):
+
+        def same_number(bindings: Any) -> bool:
+            value = left(bindings)
+            return (value == constant and value.__class__ is not bool) is wanted
+
+        return same_number
+    if wanted:
+        return lambda bindings: left(bindings) == constant
+    return lambda bindings: left(bindings) != constant
+
+
+def _ordered_constant(left: Closure, constant: Any, sign: str) -> Closure:
+    general = values.compare(sign)
+    apply = values.ORDER[sign]
+    kinds = (int, float) if constant.__class__ in (int, float) else (str,)
+    if constant.__class__ not in (int, float, str):
+        return lambda bindings: general(left(bindings), constant)
+
+    def ordered(bindings: Any) -> Any:
+        value = left(bindings)
+        if value.__class__ in kinds:
+            return apply(value, constant)
+        return general(value, constant)
+
+    return ordered
+
+
+def _in_constants(left: Closure, items: ListLiteral) -> Closure:
+    constants = [item.value for item in items.items if isinstance(item, Literal)]
+    flags = frozenset(value for value in constants if isinstance(value, bool))
+    others = frozenset(value for value in constants if not isinstance(value, bool))
+
+    def member(bindings: Any) -> bool:
+        value = left(bindings)
+        if value.__class__ is bool:
+            return value in flags
+        try:
+            return value in others
+        except TypeError:  # a list or a map
+            return False
+
+    return member
+
+
+def _is_constant(items: ListLiteral) -> bool:
+    return all(isinstance(item, Literal) and _is_scalar(item.value) for item in items.items)
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | datetime | timedelta)

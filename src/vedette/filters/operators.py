@@ -1,0 +1,313 @@
+"""What the operators of document filters do with values: CEL's rules, and the differences that we chose.
+
+A value that an operator does not take is a Fault: `&&`, `||` and `holds` may absorb it, otherwise it ends the
+evaluation. Differences from cel-go: a Boolean has no order, a whole number and a double may be added (JSON does not
+keep them apart), timestamps and durations are kept to the millisecond.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from vedette.filters.limits import quoted
+from vedette.filters.literals import read_duration, read_timestamp
+from vedette.values import INT_MAX, INT_MIN
+
+__all__ = [
+    "ARITHMETIC",
+    "FUNCTIONS",
+    "ORDER",
+    "Charge",
+    "Fault",
+    "calculate",
+    "compare",
+    "element",
+    "equal",
+    "has_field",
+    "has_member",
+    "is_in",
+    "negate",
+    "negation",
+    "text_test",
+]
+
+Charge = Callable[[int], None]
+"""Takes steps from the budget of one evaluation; raises when it is used up."""
+
+CHARACTERS_PER_STEP = 64
+
+
+class Fault(Exception):
+    """An operation that has no result for these values."""
+
+
+# --- equality and membership ------------------------------------------------------------------------------------
+
+
+def equal(left: Any, right: Any, charge: Charge) -> bool:
+    """Equality of any two values, false when they are of different kinds; without recursion, however deep they are."""
+    waiting = [(left, right)]
+    while waiting:
+        one, other = waiting.pop()
+        if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+            if len(one) != len(other):
+                return False
+            charge(len(one))
+            waiting.extend(zip(one, other, strict=True))
+        elif isinstance(one, Mapping) and isinstance(other, Mapping):
+            if len(one) != len(other) or any(name not in other for name in one):
+                return False
+            charge(len(one))
+            waiting.extend((value, other[name]) for name, value in one.items())
+        elif not _same_scalar(one, other):
+            return False
+    return True
+
+
+def _same_scalar(one: Any, other: Any) -> bool:
+    """Python compares 64-bit integers with doubles by exact magnitude, as §1.6 asks; only Booleans need care."""
+    if one.__class__ is bool or other.__class__ is bool:
+        return one is other
+    if isinstance(one, list | tuple | Mapping) or isinstance(other, list | tuple | Mapping):
+        return False
+    return bool(one == other)
+
+
+def is_in(value: Any, container: Any, charge: Charge) -> bool:
+    """`value in container`: a member of a list or a key of a map."""
+    if isinstance(container, Mapping):
+        return value.__class__ is str and value in container
+    return has_member(value, container, charge)
+
+
+def has_member(value: Any, items: Any, charge: Charge) -> bool:
+    if not isinstance(items, list | tuple):
+        raise Fault(f"{_name(items)} has no members")
+    charge(len(items))
+    if value.__class__ is str or value is None:
+        return value in items
+    return any(equal(value, item, charge) for item in items)
+
+
+def has_field(base: Any, name: str) -> bool:
+    if base.__class__ is dict or isinstance(base, Mapping):
+        return name in base
+    raise Fault(f"{_name(base)} has no fields")
+
+
+def element(base: Any, key: Any) -> Any:
+    """`base[key]`: an item of a list by its position from zero, or a field of a map by its name."""
+    if isinstance(base, list | tuple) and key.__class__ is int:
+        if 0 <= key < len(base):
+            return base[key]
+        raise Fault(f"the list has {len(base)} items and no number {key}")
+    if isinstance(base, Mapping) and key.__class__ is str:
+        if key in base:
+            return base[key]
+        raise Fault(f"the field {quoted(key)} is missing")
+    raise Fault(f"{_name(base)} has no element by {_name(key)}")
+
+
+# --- order ------------------------------------------------------------------------------------------------------
+
+ORDER: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""Python orders text by code points, which is the order of UTF-8 bytes."""
+
+_FAMILIES: dict[type, str] = {
+    int: "number",
+    float: "number",
+    str: "text",
+    datetime: "timestamp",
+    timedelta: "duration",
+}
+
+
+def compare(sign: str) -> Callable[[Any, Any], bool]:
+    """The range operator `sign`; both sides must be of one family."""
+    apply = ORDER[sign]
+
+    def test(left: Any, right: Any) -> bool:
+        family = _FAMILIES.get(left.__class__)
+        if family is None or family is not _FAMILIES.get(right.__class__):
+            raise Fault(f"{_name(left)} and {_name(right)} have no order")
+        try:
+            return bool(apply(left, right))
+        except TypeError:  # a timestamp without its offset
+            raise Fault("these timestamps have no order") from None
+
+    return test
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _whole(number: int) -> int:
+    if INT_MIN <= number <= INT_MAX:
+        return number
+    raise Fault("the result does not fit into 64 bits")
+
+
+def _divide_whole(left: int, right: int) -> int:
+    if right == 0:
+        raise Fault("division by zero")
+    quotient = abs(left) // abs(right)
+    return _whole(quotient if (left < 0) == (right < 0) else -quotient)
+
+
+def _remainder(left: int, right: int) -> int:
+    return left - _divide_whole(left, right) * right
+
+
+def _divide(left: float, right: float) -> float:
+    """IEEE 754, where Python would raise."""
+    left, right = float(left), float(right)
+    if right:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)
+
+
+def _double(apply: Callable[[float, float], float]) -> Callable[[Any, Any], Any]:
+    return lambda left, right: apply(float(left), float(right))
+
+
+def _numbers(whole: Callable[[int, int], int], double: Callable[[float, float], float]) -> dict[Any, Any]:
+    mixed = dict.fromkeys(((int, float), (float, int), (float, float)), _double(double))
+    return {(int, int): whole, **mixed}
+
+
+ARITHMETIC: dict[str, dict[tuple[type, type], Callable[[Any, Any], Any]]] = {
+    "+": {
+        **_numbers(lambda left, right: _whole(left + right), operator.add),
+        (str, str): operator.add,
+        (list, list): operator.add,
+        (datetime, timedelta): operator.add,
+        (timedelta, datetime): operator.add,
+        (timedelta, timedelta): operator.add,
+    },
+    "-": {
+        **_numbers(lambda left, right: _whole(left - right), operator.sub),
+        (datetime, datetime): operator.sub,
+        (datetime, timedelta): operator.sub,
+        (timedelta, timedelta): operator.sub,
+    },
+    "*": _numbers(lambda left, right: _whole(left * right), operator.mul),
+    "/": _numbers(_divide_whole, _divide),
+    "%": {(int, int): _remainder},
+}
+"""Which pairs of types an operator takes, and what it does with them."""
+
+
+def calculate(sign: str) -> Callable[[Any, Any, Charge], Any]:
+    """The arithmetic operator `sign`; text and lists that are joined are charged by their length."""
+    table = ARITHMETIC[sign]
+
+    def apply(left: Any, right: Any, charge: Charge) -> Any:
+        rule = table.get((left.__class__, right.__class__))
+        if rule is None:
+            raise Fault(f"there is no {_name(left)} {sign} {_name(right)}")
+        if left.__class__ is str:
+            charge((len(left) + len(right)) // CHARACTERS_PER_STEP)
+        elif left.__class__ is list:
+            charge(len(left) + len(right))
+        try:
+            return rule(left, right)
+        except (OverflowError, TypeError):
+            raise Fault(f"{_name(left)} {sign} {_name(right)} is out of range") from None
+
+    return apply
+
+
+def negate(value: Any) -> Any:
+    if value.__class__ is int:
+        return _whole(-value)
+    if value.__class__ is float:
+        return -value
+    raise Fault(f"there is no - of {_name(value)}")
+
+
+def negation(value: Any) -> bool:
+    if value is True or value is False:
+        return not value
+    raise Fault(f"there is no ! of {_name(value)}")
+
+
+# --- functions --------------------------------------------------------------------------------------------------
+
+
+def _size(value: Any) -> int:
+    """Code points of a text, items of a list, fields of a map."""
+    if isinstance(value, str | list | tuple | Mapping):
+        return len(value)
+    raise Fault(f"{_name(value)} has no size")
+
+
+_TEXT_TESTS: dict[str, Callable[[str, str], bool]] = {
+    "CONTAINS": operator.contains,
+    "STARTS WITH": str.startswith,
+    "ENDS WITH": str.endswith,
+}
+
+
+def text_test(op: str) -> Callable[[Any, Any, Charge], bool]:
+    """`contains`, `startsWith` or `endsWith` of two texts."""
+    test = _TEXT_TESTS[op]
+
+    def apply(text: Any, part: Any, charge: Charge) -> bool:
+        if text.__class__ is not str or part.__class__ is not str:
+            raise Fault(f"{_name(text)} is not searched for {_name(part)}")
+        charge(len(text) // CHARACTERS_PER_STEP)
+        return test(text, part)
+
+    return apply
+
+
+def _reader(kind: type, read: Callable[[str], Any]) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if isinstance(value, kind):
+            return value
+        if value.__class__ is not str:
+            raise Fault(f"{_name(value)} is not read as a {_FAMILIES[kind]}")
+        try:
+            return read(value)
+        except ValueError as error:
+            raise Fault(str(error)) from None
+
+    return convert
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "size": _size,
+    "timestamp": _reader(datetime, read_timestamp),
+    "duration": _reader(timedelta, read_duration),
+}
+"""The functions of one argument."""
+
+
+_NAMES: dict[type, str] = {
+    bool: "a Boolean",
+    int: "a whole number",
+    float: "a double",
+    str: "a text",
+    datetime: "a timestamp",
+    timedelta: "a duration",
+    list: "a list",
+    tuple: "a list",
+    dict: "a map",
+    type(None): "null",
+}
+
+
+def _name(value: Any) -> str:
+    unknown = "a map" if isinstance(value, Mapping) else "a value of an unknown kind"
+    return _NAMES.get(value.__class__, unknown)

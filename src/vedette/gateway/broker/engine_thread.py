@@ -1,0 +1,112 @@
+"""The engine's own thread: everything that gateways ask is carried out here, in batches."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any
+
+from vedette.clock import SystemClock
+from vedette.gateway.broker.broker import Broker
+from vedette.gateway.wire.broker_link import Trim
+from vedette.gateway.wire.port import Port
+
+__all__ = ["EngineThread"]
+
+log = logging.getLogger(__name__)
+BATCH = 256
+"""Requests that share a flush."""
+INBOX = 131_072
+"""Requests that may wait; more are refused."""
+HOUSEKEEPING_SECONDS = 1.0
+_real_time = SystemClock()
+
+
+class EngineThread:
+    """`post` from any thread; the broker's answers go to its ports."""
+
+    def __init__(self, make_broker: Callable[[Callable[[], None]], Broker], *, inbox: int = INBOX) -> None:
+        self._bell = Event()
+        self._inbox: deque[tuple[Port, Any]] = deque()
+        self._trims: dict[tuple[Port, int, str | None], Trim] = {}
+        self._most = inbox
+        self._calls: deque[Callable[[], object]] = deque()
+        self._stopping = False
+        self.ready = Event()
+        """Set when it has taken up what the server before left."""
+        self.broker = make_broker(self._bell.set)
+        self._thread = Thread(target=self._run, name="vedette-engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._inbox)
+
+    def post(self, port: Port, record: Any, *, always: bool = False) -> bool:
+        """Ask; False when too much waits already. `always` is for what frees things and must not be lost.
+
+        Of a client's acks only the latest of each subscription waits: they say the same, and more.
+        """
+        if isinstance(record, Trim):
+            key = (port, record.conn, record.sub)
+            known = self._trims.get(key)
+            if known is None or known.seq < record.seq:
+                self._trims[key] = record
+            self._bell.set()
+            return True
+        if len(self._inbox) >= self._most and not always:
+            return False
+        self._inbox.append((port, record))
+        self._bell.set()
+        return True
+
+    def call(self, work: Callable[[], object]) -> None:
+        """Have something done on the engine's thread, between batches."""
+        self._calls.append(work)
+        self._bell.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End after what is waiting now."""
+        self._stopping = True
+        self._bell.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
+        try:
+            self.broker.take_up()
+        except Exception:
+            log.exception("Replay windows could not be restored", extra={"action": "engine.not_taken_up"})
+        self.ready.set()
+        while True:
+            if not self._inbox and not self._calls and not self._trims:
+                if self._stopping:
+                    break
+                self._bell.wait(max(0.0, due - _real_time.monotonic()))
+            self._bell.clear()
+            try:
+                self._batch()
+                if _real_time.monotonic() >= due:
+                    due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
+                    self.broker.housekeep()
+            except Exception:
+                log.exception("A batch failed", extra={"action": "engine.batch_failed"})
+        self.broker.close()
+
+    def _batch(self) -> None:
+        while self._calls and not self.broker.much_to_tell:
+            self._calls.popleft()()
+        inbox, trims = self._inbox, self._trims
+        batch: list[tuple[Port, Any]] = [inbox.popleft() for _ in range(min(BATCH, len(inbox)))]
+        while trims:
+            (port, _, _), trim = trims.popitem()
+            batch.append((port, trim))
+        self.broker.process(batch)

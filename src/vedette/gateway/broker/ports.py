@@ -1,0 +1,205 @@
+"""The engine's end of the links to gateway workers: a Unix socket, one connection for each worker."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from vedette.gateway.broker.engine_thread import EngineThread
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_frames
+from vedette.gateway.wire.port import CONGESTED_BYTES
+from vedette.transport.unix_socket import clear, close_to_others
+
+__all__ = ["MOST_FRAME_BYTES", "FrameReader", "Stuck", "WorkerLinks", "WorkerPort"]
+
+log = logging.getLogger(__name__)
+MOST_FRAME_BYTES = 256 * 1024 * 1024
+_FIRST_FRAME_BYTES = 4096
+"""Of the Hello: until then it may be anybody."""
+_WAITING_BYTES = 256 * 1024 * 1024
+_STUCK_SECONDS = 5.0
+_MOST_WAITING_BYTES = 4 * _WAITING_BYTES
+"""A worker for whom more waits than the first for so long, or ever more than the last, is cut off, and its clients go
+elsewhere."""
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames: 4 bytes of length, then the body. No I/O."""
+
+    def __init__(self, most_bytes: int = MOST_FRAME_BYTES) -> None:
+        self._buffer = bytearray()
+        self.most_bytes = most_bytes
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Every frame that is whole now; ValueError when a length cannot be."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[bytes] = []
+        while len(buffer) >= 4:
+            size = int.from_bytes(buffer[:4], "big")
+            if size > self.most_bytes:
+                raise ValueError(f"a frame of {size} bytes")
+            if len(buffer) < 4 + size:
+                break
+            frames.append(bytes(buffer[4 : 4 + size]))
+            del buffer[: 4 + size]
+        return frames
+
+
+class Stuck:
+    """Whether the other end takes nothing any more. No I/O."""
+
+    __slots__ = ("_bound", "_most", "_seconds", "_since")
+
+    def __init__(self, *, bound: int, seconds: float, most: int) -> None:
+        self._bound, self._seconds, self._most = bound, seconds, most
+        self._since: float | None = None
+
+    def measure(self, waiting: int, now: float) -> bool:
+        """So many bytes wait; whether that is too much, or was for too long."""
+        if waiting <= self._bound:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return waiting > self._most or now - self._since >= self._seconds
+
+
+class WorkerLinks:
+    """Listens for workers."""
+
+    def __init__(self, engine: EngineThread, secret: bytes) -> None:
+        self.engine = engine
+        self.secret = secret
+        self.ports: dict[WorkerPort, None] = {}
+        """Workers that have shown the secret, the latest last."""
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self, path: Path) -> None:
+        clear(path)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: WorkerPort(self), str(path))
+        close_to_others(path)
+
+    async def stop(self, *, drain_seconds: float = 5.0) -> None:
+        """Tell the workers to send their clients elsewhere, and end."""
+        if self._server is not None:
+            self._server.close()
+        for port in list(self.ports):
+            port.write([link.Drain(seconds=drain_seconds)])
+        deadline = asyncio.get_running_loop().time() + drain_seconds
+        while self.ports and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - seldom, and bounded
+            await asyncio.sleep(0.02)
+        for port in list(self.ports):
+            port.abort()
+
+
+class WorkerPort(asyncio.Protocol):
+    """One worker. The broker speaks to it from the engine's thread."""
+
+    def __init__(self, links: WorkerLinks) -> None:
+        self._links = links
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(_FIRST_FRAME_BYTES)
+        self._known = False
+        self._stuck = Stuck(bound=_WAITING_BYTES, seconds=_STUCK_SECONDS, most=_MOST_WAITING_BYTES)
+        self._bytes_said = 0
+        self._bytes_written = 0
+        """Of those the ones that the transport has."""
+        self.name = ""
+        self.figures: link.Figures | None = None
+        """How the worker was doing a moment ago."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._take(decode_batch(frame, from_gateway=True))
+        except (ValueError, msgspec.MsgspecError) as error:
+            log.warning("A link speaks no language of ours: %s", error, extra={"action": "link.garbage"})
+            self.abort()
+
+    def _take(self, records: list[Any]) -> None:
+        for record in records:
+            if self._known and isinstance(record, link.Figures):
+                self.figures = record
+            elif self._known and not isinstance(record, link.Hello):
+                always = isinstance(record, link.Shut | link.Renew)
+                if not self._links.engine.post(self, record, always=always):
+                    self._refuse(record)
+            elif isinstance(record, link.Hello) and not self._known:
+                self._greet(record)
+            else:
+                raise ValueError("a link begins with one Hello")
+
+    def _greet(self, hello: link.Hello) -> None:
+        if not hmac.compare_digest(hello.secret, self._links.secret):
+            self.write([link.Goodbye(why="this is not the secret of the data directory")])
+        elif hello.version != LINK_VERSION:
+            self.write([link.Goodbye(why=f"this engine speaks version {LINK_VERSION} of the link")])
+        else:
+            self._known, self.name = True, hello.name
+            self._reader.most_bytes = MOST_FRAME_BYTES
+            self._links.ports[self] = None
+            self.write([link.Welcome(version=LINK_VERSION)])
+            return
+        if self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, record: Any) -> None:
+        """The engine has too much to do. A request is answered; who fell behind cannot be brought up, and is told."""
+        if isinstance(record, link.Replay):
+            self.write([link.Stale(conn=record.conn, sub=record.sub, reason="overflow")])
+            return
+        id = getattr(record, "sub" if isinstance(record, link.SubscribeTo) else "id", None)
+        payload = {"code": "busy", "message": "the server is overloaded: try again", "retryable": True}
+        self.write([link.Failed(conn=record.conn, id=id, payload=payload)])
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._links.ports.pop(self, None)
+        if self._known:
+            engine = self._links.engine
+            engine.call(lambda: engine.broker.lost(self))
+
+    @property
+    def congested(self) -> bool:
+        transport = self._transport
+        waiting = transport.get_write_buffer_size() if transport is not None else 0
+        return self._bytes_said - self._bytes_written + waiting > CONGESTED_BYTES
+
+    def say(self, records: list[Any]) -> None:
+        """From the engine's thread."""
+        frames = encode_frames(records)
+        self._bytes_said += sum(map(len, frames))
+        try:
+            self._loop.call_soon_threadsafe(self._write, frames)
+        except RuntimeError:  # the loop has ended
+            log.debug("Nobody is there any more", extra={"action": "link.late"})
+
+    def write(self, records: list[Any]) -> None:
+        frames = encode_frames(records)
+        self._bytes_written -= sum(map(len, frames))  # these were not said by the engine
+        self._write(frames)
+
+    def _write(self, frames: list[bytes]) -> None:
+        self._bytes_written += sum(map(len, frames))
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.writelines(frames)
+        if self._stuck.measure(transport.get_write_buffer_size(), self._loop.time()):
+            log.warning("The worker %s takes nothing any more", self.name, extra={"action": "link.stuck"})
+            transport.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,235 @@
+"""The replay windows of a server that stops in good order, kept for the one that starts next: clients resume over it.
+
+Theory of operation. When the broker closes, everything is numbered and nobody commits any more. It writes down what its
+streams are (the text and parameters, or the query, that they were asked for with), where they stand and what can be
+replayed. The next broker makes the same watches before anybody can commit, and gives them the old chain to go on with:
+for those who come back nothing has happened but a longer break.
+
+On any doubt nothing is restored, and clients are told to begin anew: the file is of another version or damaged, a
+database has moved on since (another program worked on the directory), its log was restored from a backup, a stream is
+past its time, its actor is gone. The file is deleted when it is read, so that a crash later on finds none. After a
+crash there is none either: what was told last is then not known.
+
+Streams over external collections go on, too, once there is a pipeline to deliver to them (`restore_collections`): they
+are registered from where they stood, so that what happened meanwhile is told as after any other break.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from vedette.errors import VedetteError
+from vedette.gateway.collections.stream import CollectionStream, LeftStream
+from vedette.gateway.streams.replay_window import StreamHistory
+from vedette.gateway.streams.stream import Stream, WatchStream
+from vedette.gateway.wire.messages import live_params
+from vedette.values import timestamp_from_ms, timestamp_to_ms
+
+if TYPE_CHECKING:
+    from vedette.gateway.broker.broker import Broker
+    from vedette.gateway.streams.tenant import Desk
+
+__all__ = ["FILE", "SavedStream", "restore_collections", "restore_windows", "save_windows"]
+
+log = logging.getLogger(__name__)
+FILE = "gateway.window"
+VERSION = 1
+_COLLECTION = b'{"collection":'
+"""How the recipe of a stream over an external collection begins."""
+
+
+class SavedStream(msgspec.Struct, array_like=True, kw_only=True):
+    key: bytes
+    actor: str | None
+    recipe: bytes
+    """How to make it again."""
+    bound_to: bytes | None
+    position: int
+    """Of its watch's last event."""
+    lost_until: int
+    last_seq: int
+    seconds_left: float
+    """How long it waits for somebody to come back."""
+    events: list[tuple[int, bytes, float]]
+    """Seq, event, and how many seconds old it is."""
+
+
+class SavedDesk(msgspec.Struct, array_like=True, kw_only=True):
+    tenant: str
+    epoch: int
+    sequence: int
+    """Of the last commit: who finds another has missed something."""
+    streams: list[SavedStream]
+
+
+class SavedWindows(msgspec.Struct, array_like=True, kw_only=True):
+    version: int
+    at_ms: int
+    desks: list[SavedDesk]
+
+
+def save_windows(path: Path, desks: Iterable[Desk], now: float) -> None:
+    """Write down what can be resumed; nobody may commit any more. `now` is on the desks' monotonic scale."""
+    saved = [_saved_desk(desk, now) for desk in desks]
+    kept = [desk for desk in saved if desk.streams]
+    if not kept:
+        return
+    clock = next(iter(desks)).clock
+    windows = SavedWindows(version=VERSION, at_ms=timestamp_to_ms(clock.now()), desks=kept)
+    fresh = path.with_suffix(".new")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.msgpack.encode(windows))
+        fresh.replace(path)
+    except OSError as error:
+        log.warning(
+            "The replay windows cannot be kept: %s", error.strerror, extra={"action": "window.not_kept"}
+        )
+
+
+def _saved_desk(desk: Desk, now: float) -> SavedDesk:
+    database = desk.database
+    streams = [_saved_stream(stream, now) for stream in desk.streams.values() if _lasts(stream, now)]
+    return SavedDesk(
+        tenant=desk.tenant, epoch=database.epoch, sequence=database.state.sequence, streams=streams
+    )
+
+
+def _lasts(stream: Stream, now: float) -> bool:
+    return stream.recipe is not None and stream.promised_until > now
+
+
+def _saved_stream(stream: Stream, now: float) -> SavedStream:
+    assert stream.key is not None
+    assert stream.recipe is not None
+    return SavedStream(
+        key=stream.key,
+        actor=stream.actor,
+        recipe=stream.recipe,
+        bound_to=stream.bound_to,
+        position=_position(stream),
+        lost_until=stream.history.lost_until,
+        last_seq=stream.history.last_seq,
+        seconds_left=stream.promised_until - now,
+        events=[(event.seq, event.tail, now - event.at) for event in stream.history.events],
+    )
+
+
+def _position(stream: Stream) -> int:
+    if isinstance(stream, WatchStream):
+        return stream.feed.position
+    return stream.position if isinstance(stream, CollectionStream) else 0
+
+
+def restore_windows(path: Path, broker: Broker) -> int:
+    """Take up what an earlier broker wrote down; how many streams. Before anybody can commit."""
+    try:
+        data = path.read_bytes()
+        path.unlink()
+    except FileNotFoundError:
+        return 0
+    try:
+        windows = msgspec.msgpack.decode(data, type=SavedWindows)
+    except msgspec.MsgspecError:
+        log.warning("%s is damaged: clients begin anew", path, extra={"action": "window.damaged"})
+        return 0
+    away = (timestamp_to_ms(broker.clock.now()) - windows.at_ms) / 1000
+    if windows.version != VERSION or away < 0:
+        return 0
+    return sum(_restore_desk(broker, saved, away) for saved in windows.desks)
+
+
+def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
+    desk = broker.desk(saved.tenant)
+    if (desk.database.epoch, desk.database.state.sequence) != (saved.epoch, saved.sequence):
+        return 0
+    now = broker.clock.monotonic()
+    made: list[tuple[Stream, SavedStream]] = []
+    for each in sorted(saved.streams, key=lambda s: s.seconds_left):
+        if each.recipe.startswith(_COLLECTION):
+            broker.left_behind.append((desk, each, now - away))
+            continue
+        if each.seconds_left <= away:
+            continue
+        try:
+            stream = _make(broker, desk, each)
+        except VedetteError as error:  # its actor is gone, its type, its right
+            log.info("A stream cannot be restored: %s", error, extra={"action": "window.not_restored"})
+            continue
+        if stream is not None:
+            stream.bound_to = each.bound_to
+            stream.promised_until = stream.linger_until = now + each.seconds_left - away
+            made.append((stream, each))
+    if (
+        desk.database.state.sequence != saved.sequence
+    ):  # somebody did commit meanwhile: what, not all have seen
+        for stream, _ in made:
+            broker.give_up(stream)
+        return 0
+    _refill(desk, made, now - away)
+    for stream, _ in made:
+        broker.linger(stream)
+    return len(made)
+
+
+def restore_collections(broker: Broker) -> int:
+    """Take up streams over external collections, before any client comes; how many."""
+    waiting, broker.left_behind = broker.left_behind, []
+    made: dict[tuple[Desk, float], list[tuple[Stream, SavedStream]]] = {}
+    now = broker.clock.monotonic()
+    for desk, each, then in waiting:
+        if each.seconds_left <= now - then:
+            continue
+        left = msgspec.json.decode(each.recipe, type=dict[str, LeftStream])["collection"]
+        try:
+            stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
+        except VedetteError as error:  # its actor is gone, or is shown something else
+            log.info("A stream cannot be restored: %s", error, extra={"action": "window.not_restored"})
+            continue
+        stream.bound_to = each.bound_to
+        stream.promised_until = stream.linger_until = then + each.seconds_left
+        made.setdefault((desk, then), []).append((stream, each))
+    for (desk, then), streams in made.items():
+        _refill(desk, streams, then)
+        for each_stream, _ in streams:
+            broker.linger(each_stream)
+    return sum(map(len, made.values()))
+
+
+def _make(broker: Broker, desk: Desk, saved: SavedStream) -> Stream | None:
+    """The stream again; None when it is not what it was."""
+    recipe: dict[str, Any] = msgspec.json.decode(saved.recipe)
+    stream: Stream
+    if "watch" in recipe:
+        params = live_params(recipe["params"])
+        stream = broker.subscribing.make_watch(desk, saved.actor, recipe["watch"], params, recipe["params"])
+        stream.feed.take()
+        stream.feed.go_on_from(saved.position)
+        stream.feed.listen(stream.ring)
+    else:
+        moment = timestamp_from_ms(recipe["time"])
+        stream = broker.subscribing.make_filter(
+            desk, saved.actor, recipe["query"], recipe["auth"], moment, include_data=recipe["data"]
+        )
+    if stream.key == saved.key:
+        return stream
+    broker.give_up(stream)
+    return None
+
+
+def _refill(desk: Desk, made: list[tuple[Stream, SavedStream]], then: float) -> None:
+    """The events of all streams, the oldest first."""
+    for stream, saved in made:
+        stream.history = StreamHistory(lost_until=saved.lost_until, last_seq=saved.lost_until)
+    events = sorted((e[0], n, e[1], e[2]) for n, (_, saved) in enumerate(made) for e in saved.events)
+    for seq, number, tail, age in events:
+        desk.window.add(made[number][0].history, seq, tail, then - age)
+    for stream, saved in made:
+        stream.history.last_seq = saved.last_seq

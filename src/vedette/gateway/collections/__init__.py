@@ -1,0 +1,5 @@
+"""Streams over external collections, fed by the pipeline."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,149 @@
+"""The gateway's end of the ingest link (`vedette.transport.ingest_messages`): executors connect and deliver here.
+
+A delivery is accepted when the engine's thread has numbered it and holds it in the replay window: from then on it
+reaches its subscribers, or they are told that it did not. Only then may the pipeline move its checkpoint.
+
+Deliveries that wait for the engine go when their link does, all at once, as if they had been lost on the way: they were
+not accepted, so they come again over another link, from the first on (`vedette.pipeline.outgoing`). Otherwise a
+pipeline that tries again and again would fill the memory of a gateway whose engine is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from vedette.errors import PipelineError
+from vedette.transport.ingest_messages import (
+    Accepted,
+    Complete,
+    Deliver,
+    Frame,
+    FrameReader,
+    Hello,
+    Refused,
+    Status,
+    Welcome,
+    encode_frame,
+)
+from vedette.transport.unix_socket import clear, close_to_others
+
+__all__ = ["IngestServer", "Take"]
+
+log = logging.getLogger(__name__)
+_FIRST_FRAME_BYTES = 4096
+"""Of the Hello: until then it may be anybody."""
+
+Take: TypeAlias = Callable[[Callable[[], Deliver | Complete | Status | None], Callable[[], None]], None]
+"""Has a frame taken, in the order of the calls, and calls back, from any thread, when it is.
+
+The frame is asked for, once, when it is its turn; None when its link has gone.
+"""
+
+
+class IngestServer:
+    """Listens on a Unix socket, and on a port when executors run on other machines."""
+
+    def __init__(self, secret: str, take: Take) -> None:
+        self.secret = secret
+        self.take = take
+        self.links: set[_IngestLink] = set()
+        self._servers: list[asyncio.AbstractServer] = []
+
+    async def start_local(self, path: Path) -> None:
+        clear(path)
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: _IngestLink(self), str(path)))
+        close_to_others(path)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen on a port, 0 for a free one; the port."""
+        server = await asyncio.get_running_loop().create_server(lambda: _IngestLink(self), host, port)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        for link in list(self.links):
+            link.close()
+
+
+class _IngestLink(asyncio.Protocol):
+    """One executor's worker, or the driver."""
+
+    def __init__(self, server: IngestServer) -> None:
+        self._server = server
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(_FIRST_FRAME_BYTES)
+        self._known = False
+        self._waiting: deque[Deliver] = deque()
+        """Deliveries whose turn has not come. The engine's thread takes the first one, or finds that all are gone:
+        a later one must never be taken when one before it was not."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.links.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._transport = None
+        self._server.links.discard(self)
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._received(frame)
+        except PipelineError as error:
+            log.warning("An ingest link is closed: %s", error, extra={"action": "ingest.refused"})
+            self._send(Refused(reason=error.text))
+            self.close()
+
+    def _received(self, frame: Frame) -> None:
+        if isinstance(frame, Hello) and not self._known:
+            self._greet(frame)
+        elif not self._known:
+            raise PipelineError("E6302", "a link begins with a Hello")
+        elif isinstance(frame, Deliver):
+            number = frame.number
+            self._waiting.append(frame)
+            self._server.take(self._next, lambda: self._later(Accepted(number=number)))
+        elif isinstance(frame, Complete | Status):
+            self._server.take(lambda: frame, lambda: None)
+        else:
+            raise PipelineError("E6302", f"a pipeline does not say {type(frame).__name__}")
+
+    def _greet(self, hello: Hello) -> None:
+        if not hmac.compare_digest(hello.secret.encode(), self._server.secret.encode()):
+            raise PipelineError("E6302", "this is not the secret of the data directory")
+        self._known = True
+        self._reader.unbound()
+        self._send(Welcome(gateway="engine"))
+
+    def _next(self) -> Deliver | None:
+        """From the engine's thread."""
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    def _later(self, frame: Frame) -> None:
+        """From the engine's thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._send, frame)
+        except RuntimeError:  # the loop has ended
+            log.debug("The pipeline has gone", extra={"action": "ingest.late"})
+
+    def _send(self, frame: Frame) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode_frame(frame))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,229 @@
+"""What the pipeline delivers, told to the streams that it concerns: at once, or in causal order at the end of a batch.
+
+Which streams there are the desk knows and says (`add`, `remove`). A change that cannot be told ends the stream's chain:
+its subscribers are told to begin anew, by the desk's `resync`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from vedette.gateway.collections.stream import CollectionStream, Reason, StreamState, ToldChange
+from vedette.transport.ingest_messages import (
+    Complete,
+    Deliver,
+    DeliveredChange,
+    PartitionStatus,
+    Status,
+    WindowTold,
+)
+from vedette.transport.receiver import IngestDesk, Reached, Resync, Told, Unfiltered
+
+if TYPE_CHECKING:
+    from vedette.gateway.broker.broker import Broker
+
+__all__ = ["Telling"]
+
+log = logging.getLogger(__name__)
+ResyncStreams: TypeAlias = Callable[[Iterable[CollectionStream], str], None]
+
+
+class Telling:
+    """`resync` closes streams, and tells who followed them why they have to begin anew."""
+
+    def __init__(self, broker: Broker, resync: ResyncStreams) -> None:
+        self._broker, self._resync = broker, resync
+        self._ingest = IngestDesk()
+        self.numbers: dict[int, CollectionStream] = {}
+        """Streams by their number at the registry."""
+        self._standing: set[CollectionStream] = set()
+        self._holding: set[CollectionStream] = set()
+        """Streams in causal order for which something has come that they were not told yet."""
+        self._expected = 0
+        self._early: dict[int, list[Told | WindowTold]] = {}
+        """For numbers that are not known yet, while something is being opened."""
+        self._states: dict[int, str] = {}
+        """Partitions and what the pipeline last said about them."""
+        self.reached = 0
+        """All partitions are told up to this offset."""
+        self._version = -1
+        """Subscriptions up to this version of the registry were: those that the batch knew."""
+        self.events = 0
+        """What was told to streams here, so far."""
+
+    # --- streams come and go ------------------------------------------------------------------------------------
+
+    def expect(self) -> None:
+        """A stream is being opened: what comes for a number that nobody has may be its."""
+        self._expected += 1
+
+    def expected(self) -> None:
+        """That is over, whatever came of it."""
+        self._expected -= 1
+        if not self._expected:
+            self._early.clear()
+
+    def add(self, stream: CollectionStream, states: Mapping[int, str]) -> None:
+        """It is registered. `states`: of its partitions, unless the pipeline has said more since."""
+        self._ingest.know(stream.partitions)
+        self._states = {**states, **self._states}
+        self.numbers.update(dict.fromkeys(stream.registered, stream))
+        self._standing.add(stream)
+
+    def tell_early(self, stream: CollectionStream) -> None:
+        """What came for it before its numbers were known."""
+        for number in stream.registered:
+            for told in self._early.pop(number, ()):
+                if isinstance(told, WindowTold):
+                    self._window(told)
+                else:
+                    self._told(told)
+        if stream.version <= self._version:  # so did the end of the batch, which nobody says again
+            self._come_alive(stream)
+
+    def forget_early(self) -> None:
+        self._early.clear()
+
+    def remove(self, stream: CollectionStream) -> None:
+        self._standing.discard(stream)
+        self._holding.discard(stream)
+        for number in stream.registered:
+            self.numbers.pop(number, None)
+            self._ingest.forget(number)
+
+    def told_up_to(self, stream: CollectionStream) -> int:
+        return self.reached if stream.state is StreamState.LIVE else stream.boundary
+
+    # --- what the pipeline delivers -----------------------------------------------------------------------------
+
+    def take(self, frame: Deliver | Complete | Status) -> None:
+        """One frame of an ingest link, in the order of arrival."""
+        for output in self._ingest.take(frame):
+            match output:
+                case Told():
+                    self._told(output)
+                case Unfiltered(change=record):
+                    self._unfiltered(record)
+                case WindowTold():
+                    self._window(output)
+                case Resync(partition=partition):
+                    self._resync(self._following(partition), "generation")
+                case Reached():
+                    assert isinstance(frame, Complete)
+                    self._complete(output.offset, frame.version)
+                case PartitionStatus():
+                    self._status(output)
+
+    def _told(self, told: Told) -> None:
+        """To everyone it concerns: at once, or in causal order when its batch is complete."""
+        change = ToldChange(told.change)
+        for reason, numbers in zip(_REASONS, told[1:], strict=True):
+            for number in numbers:
+                stream = self.numbers.get(number)
+                if stream is None:
+                    if self._expected:
+                        self._early.setdefault(number, []).append(_only(told.change, number, reason))
+                elif not stream.hears(told.change):
+                    continue
+                elif stream.hold is None:
+                    self._tell(stream, change, reason)
+                elif stream.hold.keep(told.change.offset, (change, reason)):
+                    self._holding.add(stream)
+                else:
+                    self._resync([stream], "overflow")
+
+    def _tell(self, stream: CollectionStream, change: ToldChange, reason: Reason) -> None:
+        if stream.state is StreamState.CLOSED:
+            return
+        try:
+            seq, tail = stream.tell_change(change, reason)
+        except Exception:
+            self._untold(stream)
+            return
+        self.say(stream, seq, tail)
+
+    def _window(self, told: WindowTold) -> None:
+        stream = self.numbers.get(told.subscription)
+        if stream is None:
+            if self._expected:
+                self._early.setdefault(told.subscription, []).append(told)
+            return
+        try:
+            seq, tail = stream.tell_window(told, self.reached)
+        except Exception:
+            self._untold(stream)
+            return
+        self.say(stream, seq, tail)
+
+    def say(self, stream: CollectionStream, seq: int, tail: bytes) -> None:
+        """An event of the stream, numbered and encoded."""
+        self.events += 1
+        self._broker.tell(stream, seq, tail)
+
+    def _untold(self, stream: CollectionStream) -> None:
+        """A document that cannot be told, or judged: its subscribers must not miss it in silence."""
+        log.exception("A change could not be told", extra={"action": "collection.untold"})
+        self._resync([stream], "gap")
+
+    def _unfiltered(self, record: DeliveredChange) -> None:
+        """The index was unsure (ruling 2): held against everything that follows the collection here."""
+        change = ToldChange(record)
+        for number, stream in list(self.numbers.items()):
+            if stream.state is not StreamState.LIVE or record.offset <= stream.boundary:
+                continue  # what it misses now it is told when the batch with it comes
+            if stream.desk.tenant == record.tenant and record.collection in stream.collections:
+                self._judge(stream, number, change)
+
+    def _judge(self, stream: CollectionStream, number: int, change: ToldChange) -> None:
+        try:
+            reason = stream.judge(change) if not stream.wanted.windowed else None
+        except Exception:
+            self._untold(stream)
+            return
+        if reason is not None:
+            self._told(_only(change.record, number, reason))
+
+    def _complete(self, offset: int, version: int) -> None:
+        """A batch is told whole: of streams that it knew nothing up to its end is outstanding."""
+        self.reached, self._version = offset, version
+        for stream in [stream for stream in self._standing if stream.version <= version]:
+            self._come_alive(stream)
+        for stream in [stream for stream in self._holding if stream.state is StreamState.LIVE]:
+            self._release(stream)
+
+    def _come_alive(self, stream: CollectionStream) -> None:
+        """A batch that knew it is told whole."""
+        if stream.state is StreamState.STANDING:
+            stream.state = StreamState.LIVE
+            self._standing.discard(stream)
+            self._release(stream)
+
+    def _release(self, stream: CollectionStream) -> None:
+        """Tell it in causal order what is complete."""
+        for change, reason in stream.hold.release(self.reached) if stream.hold else ():
+            self._tell(stream, change, reason)
+        if not stream.hold:
+            self._holding.discard(stream)
+
+    def _status(self, status: PartitionStatus) -> None:
+        before = self._states.get(status.partition)
+        self._states[status.partition] = status.state
+        if status.state == "stale" and before not in (None, "stale"):
+            self._resync(self._following(status.partition), "gap")
+        if before == "shedding" and status.state != "shedding":
+            # It is over: who was passed over can begin anew.
+            low = [stream for stream in self._following(status.partition) if stream.wanted.low_priority]
+            self._resync(low, "overflow")
+
+    def _following(self, partition: int) -> list[CollectionStream]:
+        return [stream for stream in self.numbers.values() if partition in stream.partitions]
+
+
+_REASONS = tuple(Reason)
+
+
+def _only(record: DeliveredChange, number: int, reason: Reason) -> Told:
+    """A change for one subscription."""
+    return Told(record, *((number,) if reason is each else () for each in Reason))

@@ -1,0 +1,93 @@
+"""What a collection held when a stream stood at a certain place: last images of the journal, rolled back.
+
+Images are read page by page while others go on writing, and the journal is ahead of what a stream was told. Both are
+mended by the same rule: where a key has changed since the place, the image before its first such change counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from vedette.errors import FilterError
+from vedette.sources.images import decode_image
+from vedette.sources.journal.seam import CollectionJournal
+from vedette.sources.records import ChangeRow
+
+__all__ = ["MOST_ROWS", "Documents", "Holds", "Place", "documents_at"]
+
+Place: TypeAlias = tuple[int, int]
+"""(epoch, seq) of a partition."""
+Documents: TypeAlias = dict[tuple[str, str], dict[str, Any]]
+"""By collection, as the journal calls it, and key."""
+Holds: TypeAlias = Callable[[str, str, Mapping[str, Any]], bool]
+"""Whether a condition is true of a document: its collection, its key, the document."""
+MOST_ROWS = 100_000
+"""The most documents that a snapshot may have: beyond, a client has to narrow what it asks for."""
+_PAGE = 2_000
+
+
+def documents_at(
+    journal: CollectionJournal,
+    tenant: str,
+    collections: Sequence[str],
+    holds: Holds,
+    *,
+    after: int | None = None,
+    told: Mapping[int, Place] | None = None,
+) -> tuple[int, Documents]:
+    """Documents that the condition is true of, and the offset for which it is so.
+
+    Without `after`: as of now. With it: as of that offset, and of what `told` says about later changes, by partition.
+    """
+    place, last = after, 0
+    found: Documents = {}
+    for collection in collections:
+        for offset, documents in _pages(journal, tenant, collection):
+            place, last = offset if place is None else place, offset
+            for key, image in documents:
+                _keep(found, (collection, key), decode_image(image), holds)
+    assert place is not None
+    undone: set[tuple[str, str]] = set()
+    for row in _changes(journal, place, last):
+        name = (row.collection, row.key)
+        if row.tenant != tenant or row.collection not in collections or name in undone or _is_told(row, told):
+            continue
+        undone.add(name)
+        found.pop(name, None)
+        if row.before is not None:
+            _keep(found, name, decode_image(row.before), holds)
+    return place, found
+
+
+def _pages(
+    journal: CollectionJournal, tenant: str, collection: str
+) -> Iterator[tuple[int, tuple[tuple[str, bytes], ...]]]:
+    after_key: str | None = None
+    while True:
+        page = journal.snapshot(tenant, collection, after_key=after_key, limit=_PAGE)
+        yield page.offset, page.documents
+        if len(page.documents) < _PAGE:
+            return
+        after_key = page.documents[-1][0]
+
+
+def _changes(journal: CollectionJournal, after: int, upto: int) -> Iterator[ChangeRow]:
+    """A piece at a time: when the pipeline was away for long there are many."""
+    while after < upto:
+        rows = journal.read(after, upto, limit=_PAGE)
+        yield from rows
+        after = rows[-1].offset if len(rows) == _PAGE else upto
+
+
+def _is_told(row: ChangeRow, told: Mapping[int, Place] | None) -> bool:
+    return told is not None and (row.epoch, row.seq) <= told.get(row.partition, (0, 0))
+
+
+def _keep(found: Documents, name: tuple[str, str], document: dict[str, Any], holds: Holds) -> None:
+    if not holds(*name, document):
+        return
+    found[name] = document
+    if len(found) > MOST_ROWS:
+        text = f"a snapshot of more than {MOST_ROWS} documents: ask for fewer, or for none (initial: none)"
+        raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MOST_ROWS})

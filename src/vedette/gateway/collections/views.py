@@ -1,0 +1,142 @@
+"""What actors are shown of external collections: asked when they subscribe, and again whenever it may have changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from vedette.engine.collection_access import (
+    CollectionSights,
+    RightsBell,
+    check_collection_rights,
+    collection_sights,
+)
+from vedette.engine.commit.lock import Turn
+from vedette.errors import StoreError, SubscriptionError, VedetteError, WatchError
+from vedette.filters.document_filter import compile_filter
+from vedette.gateway.collections.stream import CollectionStream, Eyes, Wanted
+from vedette.language.syntax.expressions import Attribute, Expression, Variable
+from vedette.language.syntax.visit import walk
+from vedette.subscriptions.collection_watch import WatchForm
+from vedette.subscriptions.policy_view import ACCEPTED
+from vedette.subscriptions.spec import expression_of, sight_of
+
+if TYPE_CHECKING:
+    from vedette.engine.database import Database
+    from vedette.gateway.broker.broker import Client
+    from vedette.gateway.streams.tenant import Desk
+
+__all__ = ["RightsReview", "as_shown_to", "through_policies"]
+
+_audit = logging.getLogger("vedette.audit")
+
+
+def through_policies(client: Client, wanted: Wanted, pattern: str) -> Wanted:
+    """What the client wants as policies show it; raises E8001 when they cannot show it."""
+    if client.system or client.actor is None:
+        return wanted
+    used = _attributes(wanted.condition.expression, wanted.watch)
+    database = client.desk.database
+    sights = check_collection_rights(database, client.actor, wanted.collections, used, pattern)
+    return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, client.actor))
+
+
+def as_shown_to(actor: str | None, database: Database, wanted: Wanted) -> Wanted:
+    """The same without the question whether the actor may watch: it has done so."""
+    if actor is None:
+        return wanted
+    sights = collection_sights(database, actor, wanted.collections)
+    return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, actor))
+
+
+def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
+    """Attributes of documents that are asked about or returned."""
+    asked: list[Expression] = [condition]
+    names: list[str] = []
+    if watch is not None:
+        names += [path[1] for _, path in watch.columns if len(path) > 1]
+        names += [c.operand[1] for c in watch.aggregates if c.operand is not None and len(c.operand) > 1]
+        asked += [c.where for c in watch.aggregates if c.where is not None]
+    for tree in asked:
+        names += [n.name for n in walk(tree) if isinstance(n, Attribute) and n.base == Variable("doc")]
+    return list(dict.fromkeys(names))
+
+
+def _eyes(wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, Eyes]:
+    """Raises E8001 where policies have no meaning for documents, E6204 where the filter has none through policies."""
+    found = {}
+    for name, rules in sights.items():
+        form = msgspec.structs.replace(wanted.form, sight=rules)
+        try:
+            sight = sight_of(form)
+        except SubscriptionError as error:
+            extra = {"action": "watch.denied", "actor": actor, "pattern": name, "reason": error.text}
+            _audit.warning("A watch was denied to %s", actor, extra=extra)
+            raise WatchError("E8001", "Watch pattern denied") from None
+        assert sight is not None
+        found[name] = Eyes(form, compile_filter(expression_of(form), limits=ACCEPTED), sight)
+    return found
+
+
+class RightsReview:
+    """Streams of actors: when a commit may have changed what they are shown, they are asked about anew."""
+
+    def __init__(
+        self,
+        call: Callable[[Callable[[], object]], None],
+        see_anew: Callable[[CollectionStream, Mapping[str, Eyes] | None], None],
+        end: Callable[[CollectionStream, VedetteError], None],
+    ) -> None:
+        """`call` has something done on the engine's thread, `see_anew` and `end` are what may come of a review."""
+        self._call, self._see_anew, self._end = call, see_anew, end
+        self._streams: dict[Desk, dict[CollectionStream, None]] = {}
+        self._bells: dict[Desk, RightsBell] = {}
+        self._rung: set[Desk] = set()
+
+    def add(self, stream: CollectionStream) -> None:
+        if stream.actor is None:
+            return
+        desk = stream.desk
+        if desk not in self._bells:
+            self._bells[desk] = RightsBell(desk.database, lambda: self._ring(desk))
+        self._bells[desk].actors.add(stream.actor)
+        self._streams.setdefault(desk, {})[stream] = None
+
+    def remove(self, stream: CollectionStream) -> None:
+        streams = self._streams.get(stream.desk, {})
+        if stream not in streams:
+            return
+        del streams[stream]
+        if not streams:
+            del self._streams[stream.desk]
+            self._bells.pop(stream.desk).close()
+
+    def _ring(self, desk: Desk) -> None:
+        """From any thread, with the database's turn held."""
+        if desk not in self._rung:
+            self._rung.add(desk)
+            self._call(lambda: self._review(desk))
+
+    def _review(self, desk: Desk) -> None:
+        """What is asked is true of what is durable: nobody learns of a right that a crash could take back."""
+        self._rung.discard(desk)
+        with suppress(StoreError):  # what was lost is not there any more, and what there is is asked about
+            desk.database.wait(Turn(desk.database).taken())
+        for stream in list(self._streams.get(desk, ())):
+            try:
+                self._look_again(stream)
+            except VedetteError as error:
+                self._end(stream, error)
+
+    def _look_again(self, stream: CollectionStream) -> None:
+        assert stream.actor is not None
+        wanted = stream.wanted
+        sights = collection_sights(stream.desk.database, stream.actor, wanted.collections)
+        if sights != wanted.sights:
+            eyes = None if sights is None else _eyes(wanted, sights, stream.actor)
+            self._see_anew(stream, eyes)

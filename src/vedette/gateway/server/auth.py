@@ -1,0 +1,167 @@
+"""Who is at the other end: a token, the keys it may be signed with, and what it grants.
+
+A token is a JWT signed with HS256, RS256 or EdDSA. Which algorithm counts is said by the key, never by the token. Its
+claims: `tenant` must be the database asked for, `sub` is the node id of the actor, `admin: true` means the system
+context, `exp` must be there and acts on live connections.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+import jwt
+
+from vedette.clock import Clock
+from vedette.gateway.server.jwk_set import KeySet, load_from
+from vedette.gateway.wire.messages import DEEPEST, is_plain
+from vedette.settings import Settings
+
+__all__ = [
+    "AuthError",
+    "Authority",
+    "Grant",
+    "LocalDoor",
+    "OpenDoor",
+    "TokenAuthority",
+    "authority_of",
+]
+
+_LONGEST_TOKEN = 16_384
+_REMEMBERED = 1_000
+
+
+class AuthError(Exception):
+    """Why nobody is let in, in words that tell a stranger nothing."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    tenant: str
+    actor: str | None
+    system: bool
+    expires_at: datetime | None = None
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    local: bool = False
+    """Through the socket of the data directory: may see what concerns the whole home."""
+
+    def same_person(self, other: Grant) -> bool:
+        return (self.tenant, self.actor, self.system) == (other.tenant, other.actor, other.system)
+
+
+class Authority(Protocol):
+    """Decides from a token and a database's name who is there."""
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        """The grant; AuthError when there is none."""
+        ...
+
+
+class OpenDoor:
+    """No authentication is set up: whoever reaches the loopback address is the system context."""
+
+    def __init__(self) -> None:
+        self._grants: dict[str, Grant] = {}
+
+    def admit(self, token: str, database: str | None) -> Grant:  # noqa: ARG002 - any token will do
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        grant = self._grants.get(database)
+        if grant is None:
+            grant = Grant(tenant=database, actor=None, system=True)
+            if len(self._grants) < _REMEMBERED:
+                self._grants[database] = grant  # a hundred thousand connections, one grant
+        return grant
+
+
+class LocalDoor:
+    """The Unix socket of the data directory: whoever can read the directory's secret is the system context."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret.hex()
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        if not token.isascii() or not hmac.compare_digest(token, self._secret):
+            raise _refused()
+        return Grant(tenant=database, actor=None, system=True, local=True)
+
+
+class TokenAuthority:
+    def __init__(self, keys: KeySet, clock: Clock, *, audience: str = "", issuer: str = "") -> None:
+        self.keys = keys
+        self._clock = clock
+        self._audience, self._issuer = audience, issuer
+
+    def admit(self, token: str, database: str | None) -> Grant:
+        if not database:
+            raise AuthError("invalid_auth", "database is required")
+        claims = self._claims(token)
+        expires_at = datetime.fromtimestamp(claims["exp"], self._clock.now().tzinfo)
+        actor = claims.get("sub")
+        system = claims.get("admin") is True
+        known = isinstance(actor, str) or (actor is None and system)
+        if claims.get("tenant") != database or not known or expires_at <= self._clock.now():
+            raise _refused()
+        return Grant(
+            tenant=database,
+            actor=None if system else actor,
+            system=system,
+            expires_at=expires_at,
+            claims={k: v for k, v in claims.items() if k not in ("exp", "iat", "nbf", "jti")},
+        )
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        if len(token) > _LONGEST_TOKEN:
+            raise _refused()
+        try:
+            found = self.keys.find(jwt.get_unverified_header(token).get("kid"))
+            if found is None and self.keys.stale:
+                raise AuthError("busy", "the keys are being read again: try again in a moment")
+            if found is None:
+                raise _refused()
+            algorithm, key = found
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._audience or None,
+                issuer=self._issuer or None,
+                options={
+                    "require": ["exp"],
+                    "verify_exp": False,  # against our own clock, below
+                    "verify_iat": False,
+                    "verify_nbf": False,
+                    "verify_aud": bool(self._audience),
+                    "verify_sub": False,
+                },
+            )
+            moment = self._clock.now().timestamp()
+            if not float(claims.get("nbf", 0)) <= moment < float(claims["exp"]) < 253_402_300_800:
+                raise _refused()
+            claims["exp"] = float(claims["exp"])
+        except (jwt.PyJWTError, TypeError, ValueError, OverflowError, RecursionError):
+            raise _refused() from None
+        if not is_plain(claims, DEEPEST):
+            raise _refused()
+        return claims
+
+
+def _refused() -> AuthError:
+    return AuthError("unauthorized", "invalid token")
+
+
+def authority_of(settings: Settings, clock: Clock) -> Authority:
+    """What the settings say; keys are read now, so that a mistake shows at the start."""
+    if not settings.auth_keys:
+        return OpenDoor()
+    keys = KeySet(load_from(settings.auth_keys, clock), clock)
+    return TokenAuthority(keys, clock, audience=settings.auth_audience, issuer=settings.auth_issuer)

@@ -1,0 +1,467 @@
+"""One connection, without I/O: messages in, messages and requests out.
+
+Theory of operation. A connection is NEW until it shows who it is, OPENING while the engine looks for its actor, OPEN
+from then on, CLOSED for good. What arrives while OPENING waits for the answer, in order. Every message gets an answer
+or an error; nothing that a client sends closes its connection, except silence where `auth` is due, a token that has
+expired, and an actor that is not there.
+
+    state      auth             heartbeat   anything else
+    NEW        ask ▸ OPENING    answer      error unauthorized "auth required"
+    OPENING    wait             wait        wait
+    OPEN       refresh          answer      MESSAGES says what
+    CLOSED     nothing          nothing     nothing
+
+The shell gives `sink` (where messages go) and `ask` (where requests to the engine go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
+
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server.auth import AuthError, Authority, Grant
+from vedette.gateway.server.backpressure import Intake
+from vedette.gateway.server.outbound import Bundle, Parcel
+from vedette.gateway.server.subscription import Hold, Subscription
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire import messages as frames
+from vedette.gateway.wire import validation as asking
+from vedette.gateway.wire.close_codes import CloseCode
+from vedette.gateway.wire.counters import Tally
+from vedette.gateway.wire.messages import FrameError, Message, message, read_message
+from vedette.gateway.wire.unknown_fields import naming_ignored
+from vedette.values import timestamp_to_text
+
+__all__ = ["MESSAGES", "Connection", "Sink", "State"]
+
+
+class Sink(Protocol):
+    """Where a connection's messages go."""
+
+    def send(self, parcel: Parcel) -> None: ...
+
+    def send_all(self, bundle: Bundle) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class State(Enum):
+    NEW = "new"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Wish(NamedTuple):
+    """What is special about a subscription here: most have nothing."""
+
+    low: bool = False
+    max_unacked: int | None = None
+    ignored: tuple[str, ...] = ()
+    """Keys that were not read."""
+
+
+_NO_WISH = Wish()
+_HEARTBEAT = Parcel(message("heartbeat"))
+
+
+class Connection:
+    """One client at a gateway."""
+
+    __slots__ = (
+        "_ask",
+        "_authority",
+        "_intake",
+        "_limits",
+        "_now",
+        "_pending",
+        "_pending_bytes",
+        "_size",
+        "_tally",
+        "_waiting",
+        "_wishes",
+        "checksum",
+        "clogged",
+        "grant",
+        "number",
+        "sink",
+        "state",
+        "subscriptions",
+        "version",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        sink: Sink,
+        *,
+        authority: Authority,
+        limits: GatewayLimits,
+        ask: Callable[[Any], bool],
+        now: Callable[[], datetime],
+        intake: Intake,
+        tally: Tally,
+    ) -> None:
+        self.number = number
+        self.sink = sink
+        self.state = State.NEW
+        self.grant: Grant | None = None
+        self.version = 0
+        self.checksum = False
+        self.clogged = False
+        """Whether its outbox is above the high mark."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self._authority = authority
+        self._limits = limits
+        self._ask = ask
+        self._now = now
+        self._intake = intake
+        self._tally = tally
+        self._pending = 0
+        self._pending_bytes = 0
+        """At most what waits for the engine: counted anew when nothing waits."""
+        self._size = 0
+        """Bytes of the message that is being taken."""
+        self._waiting: list[tuple[Message, int]] | None = None
+        """What came while the engine was asked, with its bytes."""
+        self._wishes: dict[str, Wish] | None = None
+        """As the client's messages have it so far: of several subscriptions under one name the last's."""
+
+    # --- in -----------------------------------------------------------------------------------------------------
+
+    def received(self, data: bytes | str) -> None:
+        """One text frame of the client."""
+        if self.state is State.CLOSED:
+            return
+        self._size = len(data)
+        try:
+            self._take(read_message(data))
+        except FrameError as error:
+            self.fail(error.code, error.text, error.id)
+
+    def _take(self, msg: Message) -> None:
+        if self.state is State.OPENING:
+            self._postpone(msg)
+        elif msg.type == "heartbeat":
+            self.sink.send(_HEARTBEAT)
+        elif msg.type == "auth":
+            self._authenticate(msg)
+        elif self.state is State.NEW:
+            self.fail("unauthorized", "auth required", msg.id)
+        else:
+            MESSAGES[msg.type](self, msg)
+
+    def _postpone(self, msg: Message) -> None:
+        self._waiting = self._waiting if self._waiting is not None else []
+        full = len(self._waiting) >= self._limits.max_pending_requests
+        if full or not self._has_room():
+            raise FrameError("busy", "too much was said before auth_ack", msg.id)
+        self._waiting.append((msg, self._size))
+        self._count_pending()
+
+    # --- auth ---------------------------------------------------------------------------------------------------
+
+    def _authenticate(self, msg: Message) -> None:
+        payload: frames.Auth = msg.payload
+        try:
+            grant = self._authority.admit(payload.token, payload.database or payload.tenant)
+        except AuthError as error:
+            self.fail(error.code, error.text, msg.id, retryable=error.code == "busy")
+            return
+        if self.state is State.OPEN:
+            self._refresh(grant, msg.id)
+            return
+        self.grant, self.version, self.checksum = grant, payload.version, payload.checksum
+        self.state = State.OPENING
+        opening = link.Open(
+            conn=self.number,
+            id=msg.id,
+            tenant=grant.tenant,
+            actor=grant.actor,
+            system=grant.system,
+            claims=cast("dict[str, Any]", grant.claims),
+            checksum=payload.checksum,
+            local=grant.local,
+        )
+        if not self._ask(opening):
+            self.state, self.grant = State.NEW, None
+            self.fail("busy", "the server is overloaded: try again", msg.id, retryable=True)
+
+    def _refresh(self, grant: Grant, id: str | None) -> None:
+        assert self.grant is not None
+        if not grant.same_person(self.grant):
+            self.fail("invalid_auth", "a connection stays with its database and its actor", id)
+            return
+        if grant.claims != self.grant.claims:
+            self._ask(link.Renew(conn=self.number, claims=dict(grant.claims)))
+        self.grant = grant
+        self._acknowledge_auth(id)
+
+    def opened(self, record: link.Opened) -> None:
+        """The engine knows the actor: the connection is open."""
+        if self.state is not State.OPENING:
+            return
+        self.state = State.OPEN
+        self._tally.opened += 1
+        self._acknowledge_auth(record.id)
+        self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        """What came while the engine was asked: its turn has come, whatever the answer was."""
+        waiting, self._waiting = self._waiting or [], None
+        self._nothing_waits()
+        for msg, self._size in waiting:
+            try:
+                self._take(msg)
+            except FrameError as error:
+                self.fail(error.code, error.text, error.id or msg.id)
+
+    def _acknowledge_auth(self, id: str | None) -> None:
+        window = self._limits.window
+        payload: dict[str, Any] = {
+            "status": "ok",
+            "version": frames.VERSION,
+            "serverTime": timestamp_to_text(self._now()),
+            "heartbeatMs": int(self._limits.heartbeat_seconds * 1000),
+            "window": {"ms": int(window.seconds * 1000), "events": window.events, "bytes": window.bytes},
+        }
+        if self.checksum:
+            payload["checksum"] = "crc32c"
+        self.say(message("auth_ack", payload, id))
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _request(self, record: Any, id: str | None) -> bool:
+        """Ask the engine, which answers every request exactly once; whether it was asked."""
+        if self._pending >= self._limits.max_pending_requests:
+            text = f"more than {self._limits.max_pending_requests} requests wait for an answer"
+            self.fail("busy", text, id, retryable=True)
+        elif not self._has_room():
+            text = f"requests of more than {self._limits.max_pending_bytes} bytes wait for an answer"
+            self.fail("busy", text, id, retryable=True)
+        elif not self._ask(record):
+            self.fail("busy", "the server is overloaded: try again", id, retryable=True)
+        else:
+            self._pending += 1
+            self._count_pending()
+            return True
+        return False
+
+    def _has_room(self) -> bool:
+        """Whether the message that is being taken may wait, too: for this connection, and for the gateway."""
+        mine = self._pending_bytes + self._size
+        return (not self._pending_bytes or mine <= self._limits.max_pending_bytes) and self._intake.has_room(
+            self._size
+        )
+
+    def _count_pending(self) -> None:
+        self._pending_bytes += self._size
+        self._intake.waiting += self._size
+
+    def _nothing_waits(self) -> None:
+        self._intake.waiting -= self._pending_bytes
+        self._pending_bytes = 0
+
+    def _execute(self, msg: Message) -> None:
+        self._request(asking.statement(self.number, msg), msg.id)
+
+    def _define(self, msg: Message) -> None:
+        assert self.grant is not None
+        if not self.grant.system:
+            self.fail("forbidden", "define is for administrators", msg.id)
+            return
+        self._request(
+            link.Asked(conn=self.number, id=msg.id, kind="define", text=msg.payload.ontology), msg.id
+        )
+
+    def _subscribe(self, msg: Message) -> None:
+        payload, ignored = asking.subscription(msg)
+        assert msg.id is not None
+        most = self._limits.max_subscriptions_per_connection
+        if msg.id not in self.subscriptions and len(self.subscriptions) >= most:
+            self._refuse_more(msg.id, most)
+            return
+        fields = msgspec.structs.asdict(payload)
+        if self._request(link.SubscribeTo(conn=self.number, sub=msg.id, payload=fields), msg.id):
+            self._note(msg.id, Wish(payload.priority == "low", payload.max_unacked, ignored))
+
+    def _refuse_more(self, id: str, limit: int) -> None:
+        text = f"watch error: E8006 WATCH_LIMIT_EXCEEDED: Too many watches: {limit} of {limit}"
+        fields = {"current": limit, "limit": limit}
+        error = {"code": "E8006", "name": "WATCH_LIMIT_EXCEEDED", "message": text, "fields": fields}
+        self.say(message("error", error, id))
+
+    def _note(self, sub: str, wish: Wish) -> None:
+        self._forget(sub)
+        if wish == _NO_WISH:
+            return
+        known = self._wishes or {}
+        if (
+            len(known) >= self._limits.max_subscriptions_per_connection
+        ):  # those of watches that ended by themselves
+            known = {name: each for name, each in known.items() if name in self.subscriptions}
+        self._wishes = known | {sub: wish}
+
+    def _forget(self, sub: str) -> None:
+        if self._wishes is not None and self._wishes.pop(sub, None) is not None and not self._wishes:
+            self._wishes = None
+
+    def _unsubscribe(self, msg: Message) -> None:
+        self._forget(msg.payload.id)
+        self._request(link.Drop(conn=self.number, id=msg.id, sub=msg.payload.id), msg.id)
+
+    def _resume(self, msg: Message) -> None:
+        self._request(asking.resume(self.number, msg), msg.id)
+
+    def _ack(self, msg: Message) -> None:
+        payload: frames.Ack = msg.payload
+        if payload.deliveryId is not None:
+            self._settle(msg)
+            return
+        if payload.seq is None or not 0 <= payload.seq < 2**63:
+            raise FrameError("invalid_payload", "ack: seq or deliveryId is expected", msg.id)
+        if payload.partition != 0:  # it would confirm what another's numbers stand for
+            raise FrameError("invalid_payload", "ack: nothing was sent from such a partition", msg.id)
+        named = self.subscriptions.get(payload.subId) if payload.subId is not None else None
+        if payload.subId is not None and named is None:
+            return  # it has ended meanwhile
+        for sub in (named,) if payload.subId is not None else tuple(self.subscriptions.values()):
+            if sub is not None and sub.acknowledged(payload.seq):
+                self.ask_replay(sub)
+        self._ask(link.Trim(conn=self.number, sub=payload.subId, seq=payload.seq))
+
+    def _settle(self, msg: Message) -> None:
+        self._request(asking.settlement(self.number, msg), msg.id)
+
+    def _manage(self, msg: Message) -> None:
+        payload: frames.Manage = msg.payload
+        sub = self.subscriptions.get(payload.subId)
+        if sub is None:
+            self.fail("unknown_subscription", "there is no such subscription on this connection", msg.id)
+            return
+        if payload.operation in ("pause", "resume") and not sub.credited:
+            if payload.operation == "pause":
+                sub.hold(Hold.PAUSED)
+            elif sub.release(Hold.PAUSED):
+                self.ask_replay(sub)
+            self.say(message("manage_ack", {"subId": sub.id, "operation": payload.operation}, msg.id))
+            return
+        if payload.operation == "cancel":
+            self._forget(sub.id)
+        self._request(asking.steering(self.number, msg), msg.id)
+
+    def ask_replay(self, sub: Subscription) -> None:
+        """A subscription fell behind: ask for what it missed. When not even that can be asked it is stale."""
+        self._tally.replays += 1
+        if not self._ask(link.Replay(conn=self.number, sub=sub.id, seq=sub.seq)):
+            self.spoil(sub, "overflow")
+
+    # --- out ----------------------------------------------------------------------------------------------------
+
+    def say(self, data: bytes) -> None:
+        self.sink.send(Parcel(data))
+
+    def fail(self, code: str, text: str, id: str | None = None, *, retryable: bool = False) -> None:
+        """An error that this side found."""
+        self._tally.refuse(code)
+        payload: dict[str, Any] = {"code": code, "message": text}
+        if retryable:
+            payload["retryable"] = True
+        self.say(message("error", payload, id))
+
+    def _came_back(self) -> None:
+        self._pending -= 1
+        if not self._pending:
+            self._nothing_waits()
+
+    def answered(self, data: bytes) -> None:
+        self._came_back()
+        if data:
+            self.say(data)
+
+    def refused(self, record: link.Failed) -> None:
+        """The engine refused a request."""
+        if self.state is State.OPENING:
+            self.state, self.grant = State.NEW, None
+            self.say(message("error", record.payload, record.id))
+            if record.close:
+                self.end(record.close, str(record.payload["code"]))
+            else:
+                self._take_waiting()
+            return
+        self._came_back()
+        self.say(message("error", record.payload, record.id))
+
+    def subscribed(self, record: link.Subscribed) -> Subscription:
+        """The subscription stands."""
+        self._came_back()
+        wish = (self._wishes or {}).get(record.sub, _NO_WISH)
+        sub = Subscription(
+            record.sub,
+            stream=record.stream,
+            seq=record.seq,
+            key=self.key_of((record.sub,)),
+            low=wish.low,
+            max_unacked=wish.max_unacked if not record.private else None,
+            credited=record.private,
+        )
+        self.subscriptions[record.sub] = sub
+        for number, data in enumerate(record.first):
+            self.say(naming_ignored(data, wish.ignored) if wish.ignored and number == 0 else data)
+        return sub
+
+    def key_of(self, subs: tuple[str, ...]) -> bytes:
+        """How an event names its receivers; old clients know `subId` only."""
+        first = frames.encode(subs[0])
+        return first if self.version < 1 else first + b',"subIds":' + frames.encode(subs)
+
+    def spoil(self, sub: Subscription, reason: str) -> None:
+        """Tell the client, once, that it has to begin this subscription anew."""
+        if sub.spoil():
+            self._tally.resynced(reason)
+            payload = {"status": "resync-required", "subIds": [sub.id], "partitions": [0], "reason": reason}
+            self.say(message("status", payload))
+
+    def expire(self, now: datetime) -> bool:
+        """End the connection if its token has expired; whether it did."""
+        grant = self.grant
+        if grant is None or grant.expires_at is None or grant.expires_at > now:
+            return False
+        for sub in self.subscriptions.values():
+            self.spoil(sub, "auth")
+        self.end(CloseCode.AUTH_EXPIRED, "the token has expired")
+        return True
+
+    def end(self, code: int, reason: str) -> None:
+        """Close from this side."""
+        if self.state is not State.CLOSED:
+            self.state = State.CLOSED
+            self._tally.ended(code)
+            self.sink.close(code, reason)
+
+    def beat(self) -> None:
+        self.sink.send(_HEARTBEAT)
+
+    def gone(self) -> None:
+        """The client is not there any more: what it asked is nobody's."""
+        self.state = State.CLOSED
+        self._nothing_waits()
+
+
+MESSAGES: Mapping[str, Callable[[Connection, Message], None]] = {
+    "execute": Connection._execute,
+    "define": Connection._define,
+    "subscribe": Connection._subscribe,
+    "unsubscribe": Connection._unsubscribe,
+    "resume": Connection._resume,
+    "ack": Connection._ack,
+    "nack": Connection._settle,
+    "extend": Connection._settle,
+    "manage": Connection._manage,
+}
+"""What an open connection does with each type of message beside auth and heartbeat."""

@@ -1,0 +1,228 @@
+"""Listens, and keeps the time of all its connections: heartbeats, tokens that end, clients that take nothing.
+
+The sockets are in `shell.py`; this knows them all, and how many bytes wait for them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import ssl
+from contextlib import suppress
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+
+from vedette.clock import Clock
+from vedette.gateway.server.access import check_exposure
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.server.router import Switchboard
+from vedette.gateway.server.websocket import WebSocketShell
+from vedette.gateway.wire import broker_link as link
+from vedette.transport.unix_socket import clear, close_to_others
+
+__all__ = ["GatewayServer", "most_sockets"]
+
+log = logging.getLogger(__name__)
+_BUCKETS = 16
+"""Heartbeats are spread: in each part of the interval a part of the connections."""
+_MEASURE_SECONDS = 0.1
+_OTHER_DESCRIPTORS = 2_048
+"""For stores, links and HTTP."""
+_FEW = 1_000
+
+
+def most_sockets(connections: int) -> int:
+    """Connections and some that have yet to shake hands; never so many that the process has no descriptors left."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + max(64, connections // 10)
+    return wanted if allowed == resource.RLIM_INFINITY else max(64, min(wanted, allowed - _OTHER_DESCRIPTORS))
+
+
+class GatewayServer:
+    """Listens, and keeps the time of all its connections."""
+
+    def __init__(
+        self,
+        board: Switchboard,
+        *,
+        clock: Clock,
+        allowed_origins: tuple[str, ...] = (),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.board = board
+        self.clock = clock
+        self.allowed_origins = allowed_origins
+        self.guarded = not isinstance(board.authority, OpenDoor)
+        self.tls = tls
+        self.most_sockets = most_sockets(board.limits.max_connections)
+        self.shells: set[WebSocketShell] = set()
+        self.empty = asyncio.Event()
+        """Set when the last connection has gone."""
+        self.timed: set[WebSocketShell] = set()
+        """Connections that something is due of: auth, closing, taking what waits for them."""
+        self._buckets: list[set[WebSocketShell]] = [set() for _ in range(_BUCKETS)]
+        self._expiring: dict[WebSocketShell, float] = {}
+        """When the token of each connection ends, and below the same in order, with some that count no more."""
+        self._expiries: list[tuple[float, int, WebSocketShell]] = []
+        self._arrivals = 0
+        self.waiting_bytes = 0
+        """What waits for all clients together."""
+        self.half_said_bytes = 0
+        """Of messages that are not whole yet."""
+        self._servers: list[asyncio.AbstractServer] = []
+        self._backlog: set[WebSocketShell] = set()
+        self._written: set[WebSocketShell] = set()
+        self._measuring = False
+        self._round = 0
+        self._timers: list[asyncio.Task[None]] = []
+        self._draining = False
+        self.absent = False
+        """Whether the engine cannot be reached: nobody is let in then."""
+
+    async def start(self, host: str, port: int, *, reuse_port: bool = False) -> int:
+        """Listen; returns the port, which was chosen when 0 was asked for."""
+        check_exposure(host, guarded=self.guarded)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: WebSocketShell(self),
+            host,
+            port,
+            reuse_port=reuse_port,
+            ssl=self.tls,
+            ssl_handshake_timeout=self.board.limits.auth_seconds if self.tls is not None else None,
+            backlog=4096,
+        )
+        self._servers.append(server)
+        self._keep_time()
+        return int(server.sockets[0].getsockname()[1])
+
+    async def start_local(self, path: Path) -> None:
+        """Listen on a Unix socket too, for programs of this machine's same user."""
+        clear(path)
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: WebSocketShell(self), str(path)))
+        close_to_others(path)
+        self._keep_time()
+
+    def _keep_time(self) -> None:
+        if not self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers = [loop.create_task(self._beat()), loop.create_task(self._measure_often())]
+
+    async def stop(self, *, drain_seconds: float = 5.0) -> None:
+        """Tell every client to come back elsewhere, give them a moment, and end."""
+        self._draining = True
+        for server in self._servers:
+            server.close()
+        self.board.drain()
+        if self.shells:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.empty.wait(), drain_seconds)
+        for timer in self._timers:
+            timer.cancel()
+        for shell in list(self.shells):
+            shell.abort()
+        await asyncio.sleep(0)
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Twice a second: what is due. In each part of the heartbeat interval: a part of the connections."""
+        part = self.board.limits.heartbeat_seconds / _BUCKETS
+        due = self.clock.monotonic()
+        while True:
+            await asyncio.sleep(min(part, 0.5))
+            try:
+                self._check()
+                while self.clock.monotonic() >= due:
+                    due += part
+                    self._round += 1
+                    for shell in list(self._buckets[self._round % _BUCKETS]):
+                        shell.beat()
+            except Exception:
+                log.exception("A round of heartbeats failed", extra={"action": "gateway.beat_failed"})
+
+    def _check(self) -> None:
+        now, moment = self.clock.monotonic(), self.clock.now()
+        for shell in list(self.timed):
+            shell.check(now)
+        while self._expiries and self._expiries[0][0] <= moment.timestamp():
+            at, _, shell = heappop(self._expiries)
+            if self._expiring.get(shell) == at:
+                del self._expiring[shell]
+                shell.expire(moment)
+
+    def arrived(self, shell: WebSocketShell) -> None:
+        if len(self.shells) >= self.most_sockets:
+            shell.abort()  # there is no room even for saying so
+            return
+        self._arrivals += 1
+        self.shells.add(shell)
+        self.empty.clear()
+        self.timed.add(shell)
+        shell.bucket = self._arrivals % _BUCKETS
+        self._buckets[shell.bucket].add(shell)
+
+    def expires(self, shell: WebSocketShell, at: float) -> None:
+        """Look at the shell again when its token ends; a token that it showed before counts no more."""
+        self._arrivals += 1
+        self._expiring[shell] = at
+        heappush(self._expiries, (at, self._arrivals, shell))
+        if len(self._expiries) > 2 * len(self._expiring) + _FEW:  # else tokens would keep who has long gone
+            self._expiries = [each for each in self._expiries if self._expiring.get(each[2]) == each[0]]
+            heapify(self._expiries)
+
+    async def _measure_often(self) -> None:
+        while True:
+            await asyncio.sleep(_MEASURE_SECONDS)
+            self._written |= self._backlog
+            self._measure()
+
+    def wrote(self, shell: WebSocketShell) -> None:
+        """Bytes were given to a transport: see, when this round of the loop is over, how many wait there."""
+        self._written.add(shell)
+        if not self._measuring:
+            self._measuring = True
+            asyncio.get_running_loop().call_soon(self._measure)
+
+    def _measure(self) -> None:
+        self._measuring = False
+        for shell in self._written:
+            size = shell.buffered()
+            self.waiting_bytes += size - shell.waiting
+            shell.waiting = size
+            if size:
+                self._backlog.add(shell)
+            else:
+                self._backlog.discard(shell)
+        self._written.clear()
+        self.board.watermarks.measure(self.waiting_bytes + self.board.bridged_bytes)
+
+    def gone(self, shell: WebSocketShell) -> None:
+        self.shells.discard(shell)
+        self.timed.discard(shell)
+        self._expiring.pop(shell, None)
+        self._buckets[shell.bucket].discard(shell)
+        if not self.shells:
+            self.empty.set()
+        self._backlog.discard(shell)
+        self._written.discard(shell)
+        self.waiting_bytes -= shell.waiting
+        shell.waiting = 0
+
+    def figures(self) -> link.Figures:
+        """How it is going here, for `/metrics`."""
+        board = self.board
+        return link.Figures(
+            connections=len(board.connections),
+            subscriptions=board.subscriptions,
+            outbox_bytes=self.waiting_bytes + board.bridged_bytes,
+            outbox_limit_bytes=board.limits.gateway_outbox_bytes,
+            load=int(board.watermarks.load),
+            tally=board.tally,
+        )
+
+    @property
+    def refusing(self) -> bool:
+        return self._draining or self.absent or self.board.full

@@ -1,0 +1,417 @@
+"""One socket: bytes on one side, a connection of the switchboard on the other.
+
+An `asyncio.Protocol` around websockets' own protocol without I/O: it reads and answers frames, this moves bytes. What
+is sent to many is framed once (`parcel.py`) and written to every transport; nothing is awaited per receiver. Of a batch
+with much in it a socket gets its part in one write (`cork.py`). The transport's buffer is the client's outbox, its
+limits the high and low marks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from datetime import datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from websockets.exceptions import InvalidHandshake
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import Protocol as WebSocketProtocol
+from websockets.protocol import Side
+from websockets.protocol import State as WebSocketState
+from websockets.server import ServerProtocol
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # a platform without the compiled part
+    from websockets.utils import apply_mask
+
+from vedette.gateway.server.access import origin_allowed
+from vedette.gateway.server.connection import Connection
+from vedette.gateway.server.outbound import Bundle, Parcel
+from vedette.gateway.wire.close_codes import CloseCode
+
+if TYPE_CHECKING:
+    from vedette.gateway.server.listener import GatewayServer
+
+__all__ = ["PATH", "WebSocketShell"]
+
+log = logging.getLogger(__name__)
+PATH = "/realtime/ws"
+_quiet = logging.getLogger("vedette.gateway.websockets")
+_quiet.setLevel(logging.CRITICAL)
+_PING = bytes((0x89, 0x00))
+_TEXT, _PONG = 0x81, 0x8A
+"""First bytes of frames that are whole."""
+_CLOSE_SECONDS = 5.0
+_LEAST_TAKEN_BYTES = 65_536
+"""Who takes less than that in `stuck_seconds` takes nothing."""
+_FIRST_STEP = "at_eof"
+"""What websockets' parser waits in before the first byte of a frame; within one it waits elsewhere."""
+
+
+def _innermost(generator: Any) -> str:
+    """The name of the generator that is being waited in."""
+    while (inner := getattr(generator, "gi_yieldfrom", None)) is not None:
+        generator = inner
+    return str(getattr(generator, "__name__", ""))
+
+
+class WebSocketShell(asyncio.Protocol):
+    """One socket."""
+
+    __slots__ = (
+        "_closing_at",
+        "_connection",
+        "_deadline",
+        "_descriptor",
+        "_fragments",
+        "_given",
+        "_half_said",
+        "_heard",
+        "_most_bytes",
+        "_pinged",
+        "_protocol",
+        "_sent_code",
+        "_server",
+        "_stuck_at",
+        "_transport",
+        "bucket",
+        "waiting",
+    )
+
+    def __init__(self, server: GatewayServer) -> None:
+        self._server = server
+        limits = server.board.limits
+        self._most_bytes = min(limits.first_frame_bytes, limits.max_frame_bytes)
+        self._protocol: WebSocketProtocol | None = ServerProtocol(max_size=self._most_bytes, logger=_quiet)
+        """None between two messages of an open connection: it holds nothing then, and most connections are idle."""
+        self._transport: asyncio.Transport | None = None
+        self._descriptor = -1
+        """The socket, unless there is TLS in between. It may be another's once the transport is closing."""
+        self._connection: Connection | None = None
+        self._fragments: bytearray | None = None
+        """Of a message that has begun; the protocol bounds it."""
+        self._deadline: float | None = server.clock.monotonic() + limits.auth_seconds
+        """When it must have shown who it is."""
+        self._closing_at: float | None = None
+        self._stuck_at: float | None = None
+        self._given = 0
+        """Bytes that the client had to take when it was looked at last, and that came since then."""
+        self._sent_code: int | None = None
+        self._half_said = 0
+        self._heard = True
+        self._pinged = 0
+        self.bucket = 0
+        self.waiting = 0
+
+    # --- the transport ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        limits = self._server.board.limits
+        self._transport.set_write_buffer_limits(limits.outbox_high_bytes, limits.outbox_low_bytes)
+        line = transport.get_extra_info("socket") if self._server.tls is None else None
+        if line is not None:
+            self._descriptor = line.fileno()
+        self._server.arrived(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        rest = self._take_plain(data) if self._protocol is None else data
+        if not rest:
+            return
+        protocol = self._awake()
+        protocol.receive_data(rest)
+        for event in protocol.events_received():
+            self._guarded(self._happened, event)
+        self._flush()
+        self._rest()
+        self._count_half_said()
+
+    def _count_half_said(self) -> None:
+        """What has come of a message that is not whole yet; of all connections together it is bounded."""
+        protocol, server = self._protocol, self._server
+        held = len(protocol.reader.buffer) + len(self._fragments or ()) if protocol is not None else 0
+        if held == self._half_said:
+            return
+        server.half_said_bytes += held - self._half_said
+        self._half_said = held
+        limits = server.board.limits
+        if held > limits.first_frame_bytes and server.half_said_bytes > limits.gateway_pending_bytes:
+            self.close(CloseCode.TRY_LATER, "too much is half said")
+
+    def _take_plain(self, data: bytes) -> bytes:
+        """At rest, whole text frames and pongs need no protocol: nearly all that ever comes. Returns what is left."""
+        place, size = 0, len(data)
+        while size - place >= 6 and self._protocol is None and self._connection is not None:
+            opcode, length, start = data[place], data[place + 1] ^ 0x80, place + 2
+            if length == 126 and opcode == _TEXT:
+                length, start = int.from_bytes(data[start : start + 2], "big"), start + 2
+                if length < 126:
+                    break
+            elif length >= 126 or opcode not in (_TEXT, _PONG):
+                break
+            end = start + 4 + length
+            if end > size or length > self._most_bytes:
+                break
+            if opcode == _TEXT:
+                message = apply_mask(data[start + 4 : end], data[start : start + 4])
+                self._guarded(self._take, message, self._connection)
+            place = end
+        return data[place:]
+
+    def _guarded(self, work: Callable[..., None], *given: Any) -> None:
+        """What goes wrong with one connection ends that one."""
+        try:
+            work(*given)
+        except Exception:
+            log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
+            self.close(CloseCode.INTERNAL, "internal error")
+
+    def _awake(self) -> WebSocketProtocol:
+        """The protocol; made anew where the last one had come to rest."""
+        if self._protocol is None:
+            self._protocol = WebSocketProtocol(Side.SERVER, max_size=self._most_bytes, logger=_quiet)
+        return self._protocol
+
+    def _rest(self) -> None:
+        """Between whole messages an open connection has no state: let go of what would hold it."""
+        protocol = self._protocol
+        if protocol is None or protocol.state is not WebSocketState.OPEN or self._fragments is not None:
+            return
+        if not protocol.reader.buffer and _innermost(protocol.parser) == _FIRST_STEP:
+            self._protocol = None
+
+    @property
+    def at_rest(self) -> bool:
+        return self._protocol is None
+
+    def eof_received(self) -> bool:
+        self._awake().receive_eof()
+        self._flush()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._server.half_said_bytes -= self._half_said
+        self._half_said = 0
+        self._server.gone(self)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            said = self._protocol.close_rcvd if self._protocol is not None else None
+            goodbye = said is not None and said.code in (1000, 1001) and self._sent_code is None
+            asked = self._sent_code in (CloseCode.DRAINING, CloseCode.ENGINE_LOST)
+            self._server.board.disconnect(connection, orderly=goodbye or asked, returns=not goodbye)
+
+    def pause_writing(self) -> None:
+        self._stuck_at = self._server.clock.monotonic() + self._server.board.limits.stuck_seconds
+        self._given = self.buffered()
+        self._server.timed.add(self)
+        if self._connection is not None:
+            self._server.board.clogged(self._connection)
+        if self._transport is not None:
+            self._transport.pause_reading()  # who does not listen is not heard
+
+    def resume_writing(self) -> None:
+        self._stuck_at = None
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+        if self._connection is not None:
+            self._server.board.freed(self._connection)
+
+    # --- frames -------------------------------------------------------------------------------------------------
+
+    def _happened(self, event: Any) -> None:
+        if isinstance(event, Request):
+            self._shake_hands(event)
+        elif isinstance(event, Frame) and self._connection is not None:
+            self._frame(event, self._connection)
+
+    def _shake_hands(self, request: Request) -> None:
+        protocol = self._protocol
+        assert isinstance(protocol, ServerProtocol)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            protocol.send_response(protocol.reject(*refusal))
+            return
+        response = protocol.accept(request)
+        protocol.send_response(response)
+        self._flush()  # before anything that is said on the connection
+        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            self._connection = self._server.board.connect(self)
+
+    def _refusal(self, request: Request) -> tuple[HTTPStatus, str] | None:
+        path = urlsplit(request.path)
+        if path.path.rstrip("/") != PATH:
+            return HTTPStatus.NOT_FOUND, f"The realtime endpoint is {PATH}\n"
+        if "token=" in path.query:
+            return HTTPStatus.UNAUTHORIZED, "A token goes into the auth message, not into the address\n"
+        try:
+            origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+        except (InvalidHandshake, LookupError):
+            return HTTPStatus.BAD_REQUEST, "One Origin and one Host\n"
+        server = self._server
+        if not origin_allowed(origin, host, server.allowed_origins, guarded=server.guarded):
+            return HTTPStatus.FORBIDDEN, "Pages of this origin may not connect\n"
+        if server.refusing:
+            return HTTPStatus.SERVICE_UNAVAILABLE, "As many connections as there may be\n"
+        return None
+
+    def _frame(self, frame: Frame, connection: Connection) -> None:
+        if frame.opcode is Opcode.TEXT and frame.fin:
+            self._take(frame.data, connection)
+        elif frame.opcode is Opcode.TEXT:
+            self._fragments = bytearray(frame.data)
+        elif frame.opcode is Opcode.CONT and self._fragments is not None:
+            self._fragments += frame.data
+            if frame.fin:
+                whole, self._fragments = self._fragments, None
+                self._take(whole, connection)
+        elif frame.opcode is Opcode.BINARY:
+            connection.fail("invalid_frame", "messages are text frames with JSON")
+
+    def _take(self, data: bytes | bytearray | memoryview, connection: Connection) -> None:
+        before = connection.grant
+        self._server.board.received(connection, bytes(data))
+        grant = connection.grant
+        if grant is None or grant is before:
+            return
+        if self._deadline is not None:
+            self._deadline = None
+            self._server.timed.discard(self)
+            self._most_bytes = self._server.board.limits.max_frame_bytes
+            if self._protocol is not None:
+                self._protocol.max_message_size = self._most_bytes
+        if grant.expires_at is not None:
+            self._server.expires(self, grant.expires_at.timestamp())
+
+    # --- a sink for the connection ------------------------------------------------------------------------------
+
+    def send_all(self, bundle: Bundle) -> None:
+        self.send(bundle)
+
+    def send(self, parcel: Parcel | Bundle) -> None:
+        cork = self._server.board.cork
+        if cork.on:
+            cork.hold(self, parcel.framed)
+        else:
+            self.write(parcel.framed)
+
+    def write_held(self, framed: bytes) -> None:
+        try:
+            self.write(framed)
+        except Exception:
+            log.exception("A socket could not be written to", extra={"action": "gateway.write_failed"})
+            self._give_up(CloseCode.INTERNAL)
+
+    def write(self, framed: bytes) -> None:
+        """One or more whole frames."""
+        transport = self._transport
+        if transport is None or self._closing_at is not None or transport.is_closing():
+            return
+        if self._descriptor >= 0 and not transport.get_write_buffer_size():
+            framed = self._write_now(framed)
+        if not framed:
+            return
+        if self._stuck_at is not None:
+            limits = self._server.board.limits
+            if self.buffered() + len(framed) > limits.outbox_high_bytes + limits.outbox_excess_bytes:
+                self._give_up(CloseCode.STUCK)
+                return
+            self._given += len(framed)
+        transport.write(framed)
+        self._server.wrote(self)
+
+    def _write_now(self, framed: bytes) -> bytes:
+        """Straight into the socket, which spares most of a transport's work; returns what did not fit."""
+        try:
+            written = os.write(self._descriptor, framed)
+        except OSError:  # it is full, or broken: the transport will find out which
+            return framed
+        return framed[written:] if written < len(framed) else b""
+
+    def close(self, code: int, reason: str) -> None:
+        if self._closing_at is not None:
+            return
+        self._server.board.cork.let_go(self)
+        self._sent_code = code
+        protocol = self._awake()
+        if protocol.state is WebSocketState.OPEN:
+            protocol.send_close(code, reason)
+            self._flush()
+        self._closing_at = self._server.clock.monotonic() + _CLOSE_SECONDS
+        self._server.timed.add(self)
+
+    def _flush(self) -> None:
+        transport = self._transport
+        for data in self._protocol.data_to_send() if self._protocol is not None else ():
+            if transport is None or transport.is_closing():
+                return
+            if data:
+                transport.write(data)
+            else:
+                transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def buffered(self) -> int:
+        transport = self._transport
+        return (
+            transport.get_write_buffer_size() if transport is not None and not transport.is_closing() else 0
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Once per heartbeat interval: a sign of life to the client, and a look whether it gives one."""
+        if self._connection is None or self._transport is None or self._closing_at is not None:
+            return
+        if self._heard:
+            self._pinged = 0
+        elif self._pinged >= 2:
+            self._give_up(CloseCode.SILENT)
+            return
+        self._heard = False
+        self._pinged += 1
+        if self._stuck_at is None:
+            self._transport.write(_PING)
+            self._connection.beat()
+
+    def _give_up(self, code: CloseCode) -> None:
+        """There is nobody to say it to."""
+        self._sent_code = code
+        self._server.board.tally.ended(code)
+        self.abort()
+
+    def check(self, now: float) -> None:
+        """End what is past its time."""
+        if self._closing_at is not None:
+            if now >= self._closing_at:
+                self.abort()
+        elif self._stuck_at is not None:
+            if now >= self._stuck_at:
+                self._look_whether_it_takes(now)
+        elif self._deadline is None:
+            self._server.timed.discard(self)
+        elif now >= self._deadline and self._connection is not None:
+            self._connection.end(CloseCode.AUTH_TIMEOUT, "auth was due")
+        elif now >= self._deadline:
+            self.abort()
+
+    def _look_whether_it_takes(self, now: float) -> None:
+        """A slow client is no stuck one: it has its time again as long as it takes something."""
+        left = self.buffered()
+        if self._given - left < _LEAST_TAKEN_BYTES:
+            self._give_up(CloseCode.STUCK)
+        else:
+            self._given, self._stuck_at = left, now + self._server.board.limits.stuck_seconds
+
+    def expire(self, moment: datetime) -> None:
+        if self._connection is not None:
+            self._connection.expire(moment)

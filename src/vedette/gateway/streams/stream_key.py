@@ -1,0 +1,80 @@
+"""Which subscriptions are the same: what many may share, and the hash that resume tokens know it by."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from vedette.filters.bind_request import bind_request
+from vedette.filters.collection_query import Query
+from vedette.filters.document_filter import Request
+from vedette.gateway.collections.queries import request_auth
+from vedette.gateway.wire.messages import wire_value
+from vedette.gateway.wire.resume_token import subscription_hash
+from vedette.language.parser.template import lift
+from vedette.language.syntax import statements as ast
+
+if TYPE_CHECKING:
+    from vedette.gateway.streams.client import Client
+    from vedette.gateway.streams.tenant import Desk
+
+__all__ = ["claims_hash", "filter_key", "shareable", "watch_key"]
+
+_canonical = msgspec.json.Encoder(order="sorted")
+_OWN_NAMES = re.compile(r"#(?!self\b|\$)\w|\bcurrent_session\b", re.IGNORECASE)
+"""What means something else in another session: bound names."""
+_SHAREABLE_OPTIONS = frozenset({"ordering", "filter", "buffer"})
+"""With any value."""
+_SHAREABLE_WORDS = {
+    "initial": ("full", "none"),
+    "mode": ("watch",),
+    "delivery": ("best_effort",),
+    "visibility": ("committed",),
+    "deliver_on": ("commit",),
+    "window": ("none",),
+}
+"""Only with these."""
+
+
+def filter_key(
+    desk: Desk,
+    actor: str | None,
+    query: Query,
+    auth: dict[str, Any] | None,
+    moment: datetime,
+    *,
+    include_data: bool,
+) -> bytes:
+    """Filters that say the same of the same collection, once it is known who asks and when."""
+    condition = repr(bind_request(query.condition, Request(auth=auth, time=moment)))
+    return subscription_hash(
+        desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
+    )
+
+
+def claims_hash(client: Client) -> bytes:
+    """What filters may know of a client, in 16 bytes."""
+    return subscription_hash(_canonical.encode(wire_value(request_auth(client))).decode())
+
+
+def shareable(statement: ast.Watch, text: str) -> bool:
+    """Whether one watch can serve everybody who asks for it with the same rights."""
+    if statement.actions or _OWN_NAMES.search(text):
+        return False
+    for option in statement.options:
+        word = option.value.word if isinstance(option.value, ast.OptionValue) else None
+        if option.name not in _SHAREABLE_OPTIONS and word not in _SHAREABLE_WORDS.get(option.name, ()):
+            return False
+    return True
+
+
+def watch_key(desk: Desk, actor: str | None, text: str, params: dict[str, Any]) -> bytes:
+    """Texts that differ in nothing but constants have one skeleton; the constants follow."""
+    lifted = lift(text)
+    plan = text
+    if lifted is not None:
+        plan = repr(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
+    return subscription_hash(desk.tenant, actor or "", "watch", plan, repr(sorted(params.items())))

@@ -1,0 +1,97 @@
+"""Results and messages in each other's forms: a result on the wire, a message as a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from vedette.engine.context.result import Result
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.messages import FrameError, encode, message, wire_value
+
+__all__ = ["is_heavy", "managed", "result_message", "settling_statement", "too_large"]
+
+
+def is_heavy(result: Result, light_bytes: int) -> bool:
+    """Whether its rows have more text than that; looks no further than it must."""
+    size = 0
+    for row in result.rows:
+        size += sum(map(_weight, row))
+        if size > light_bytes:
+            return True
+    return False
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(map(_weight, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_weight, value))
+    return 8
+
+
+def result_message(result: Result | list[Result], id: str | None, most_bytes: int) -> bytes:
+    """The answer to `execute`; FrameError `too_large` when it has more bytes than a message may have."""
+    results = result if isinstance(result, list) else [result]
+    left = most_bytes
+    payloads = []
+    for each in results:
+        rows: list[msgspec.Raw] = []
+        for row in each.rows:
+            data = encode([wire_value(value) for value in row])
+            left -= len(data) + 1
+            if left < 0:
+                raise too_large("The answer", most_bytes, _what_to_do(results))
+            rows.append(msgspec.Raw(data))
+        payloads.append(_result_payload(each, rows))
+    return message("result", {"results": payloads} if isinstance(result, list) else payloads[0], id)
+
+
+def _what_to_do(results: list[Result]) -> str:
+    if any(r.created or r.modified or r.deleted or r.linked or r.unlinked for r in results):
+        return "the statement was carried out; return less of what it touched"
+    return "ask for less of it, with LIMIT or fewer columns"
+
+
+def too_large(what: str, most_bytes: int, advice: str) -> FrameError:
+    return FrameError("too_large", f"{what} has more than {most_bytes} bytes: {advice}")
+
+
+def _result_payload(result: Result, rows: list[msgspec.Raw]) -> dict[str, Any]:
+    """A result as it goes over the wire."""
+    payload: dict[str, Any] = {
+        "columns": list(result.columns),
+        "rows": rows,
+        "created": result.created,
+        "modified": result.modified,
+        "deleted": result.deleted,
+        "linked": result.linked,
+        "unlinked": result.unlinked,
+        "warnings": list(result.warnings),
+    }
+    if result.handle is not None:
+        payload["handle"] = result.handle
+    if result.tick is not None:
+        payload["tick"] = result.tick
+    return payload
+
+
+def settling_statement(record: link.Settle) -> tuple[str, dict[str, Any]]:
+    """The statement that an ack, nack or extend message stands for."""
+    params: dict[str, Any] = {"delivery": record.delivery}
+    options: list[str] = []
+    if record.operation == "nack" and not record.retry:
+        options.append("no_retry")
+    if record.milliseconds is not None and record.operation in ("nack", "extend"):
+        options.append(f"{'delay' if record.operation == 'nack' else 'by'}: {record.milliseconds}ms")
+    bracket = f" [{', '.join(options)}]" if options else ""
+    return f"{record.operation.upper()} $delivery{bracket}", params
+
+
+def managed(record: link.Steer, **more: Any) -> bytes:
+    """The answer to pause, resume, cancel, alter and pull."""
+    return message("manage_ack", {"subId": record.sub, "operation": record.operation, **more}, record.id)

@@ -1,0 +1,122 @@
+"""Snapshots of a filter: one page of documents, in order, and the cursor to the next."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vedette.errors import FilterError
+from vedette.filters.collection_query import Order, Query
+from vedette.gateway.wire.messages import wire_value
+
+__all__ = ["MAX_SNAPSHOT_BYTES", "snapshot_page"]
+
+_canonical = msgspec.json.Encoder(order="sorted")
+MAX_SNAPSHOT_DOCUMENTS = 1000
+MAX_SNAPSHOT_BYTES = 16 * 1024 * 1024
+
+
+def snapshot_page(query: Query, documents: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One page of the documents, ordered; `cursor` when there are more. FilterError when it is too large."""
+    ordered = sorted(documents, key=lambda d: _place(d, query.order_by))
+    if query.start_after is not None:
+        place = _read_cursor(query.start_after)
+        try:
+            ordered = [d for d in ordered if _place(d, query.order_by) > place]
+        except TypeError:
+            raise _no_cursor() from None
+    limit = query.limit if query.limit is not None else MAX_SNAPSHOT_DOCUMENTS
+    page = ordered[:limit]
+    if query.limit is None and len(ordered) > MAX_SNAPSHOT_DOCUMENTS:
+        text = f"more than {MAX_SNAPSHOT_DOCUMENTS} documents: ask for pages with limit and startAfter"
+        raise FilterError("E1202", text, fields={"limit": "documents", "allowed": MAX_SNAPSHOT_DOCUMENTS})
+    answer: dict[str, Any] = {"documents": [wire_value(d) for d in page]}
+    if len(ordered) > len(page) and page:
+        answer["cursor"] = _write_cursor(page[-1], query.order_by)
+    return answer
+
+
+class _Place(tuple[Any, ...]):
+    """Where a document stands in an order; compares term by term, each in its direction."""
+
+    __slots__ = ()
+
+
+def _place(document: Mapping[str, Any], order: Sequence[Order]) -> _Place:
+    terms = [_term(_field(document, each.field), each.descending) for each in order]
+    return _Place((*terms, _term(str(document["id"]), False)))
+
+
+def _field(document: Mapping[str, Any], path: str) -> Any:
+    value: Any = document
+    for step in path.split("."):
+        if not isinstance(value, Mapping) or step not in value:
+            return _MISSING
+        value = value[step]
+    return wire_value(value)
+
+
+_MISSING = object()
+
+
+class _Term:
+    """One value in an order: missing < null < false < true < numbers < texts (spec/pipeline.md §1.6)."""
+
+    __slots__ = ("descending", "rank", "value")
+
+    def __init__(self, rank: int, value: Any, descending: bool) -> None:
+        self.rank, self.value, self.descending = rank, value, descending
+
+    def __lt__(self, other: _Term) -> bool:
+        mine, theirs = (self.rank, self.value), (other.rank, other.value)
+        return theirs < mine if self.descending else mine < theirs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Term) and (self.rank, self.value) == (other.rank, other.value)
+
+    def __gt__(self, other: _Term) -> bool:
+        return other < self
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _term(value: Any, descending: bool) -> _Term:
+    if value is _MISSING:
+        return _Term(0, 0, descending)
+    if value is None:
+        return _Term(1, 0, descending)
+    if isinstance(value, bool):
+        return _Term(2, value, descending)
+    if isinstance(value, int | float):
+        return _Term(3, value, descending)
+    if isinstance(value, str):
+        return _Term(4, value.encode(), descending)
+    return _Term(5, _canonical.encode(wire_value(value)), descending)
+
+
+def _write_cursor(document: Mapping[str, Any], order: Sequence[Order]) -> str:
+    terms = [
+        [t.rank, t.value.decode() if isinstance(t.value, bytes) else t.value, t.descending]
+        for t in _place(document, order)
+    ]
+    return urlsafe_b64encode(_canonical.encode(terms)).rstrip(b"=").decode()
+
+
+_cursor_terms = msgspec.json.Decoder(list[tuple[int, int | float | str | bool, bool]])
+
+
+def _read_cursor(text: str) -> _Place:
+    try:
+        terms = _cursor_terms.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (ValueError, msgspec.MsgspecError):
+        raise _no_cursor() from None
+    return _Place(
+        _Term(rank, value.encode() if isinstance(value, str) else value, down) for rank, value, down in terms
+    )
+
+
+def _no_cursor() -> FilterError:
+    return FilterError("E1201", "query.startAfter: this is no cursor of an earlier page")

@@ -1,0 +1,50 @@
+"""Keys of a subscription that are not known here: they are left out, and the acknowledgement names them.
+
+A client may be newer than the server, so a key that nobody knows refuses nothing. It may also be misspelt, and whoever
+writes `filtres` is told everything: so it is said which keys were not read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from vedette.gateway.wire.messages import Message, Subscribe, encode
+
+__all__ = ["QUERY_KEYS", "naming_ignored", "without_ignored"]
+
+QUERY_KEYS = frozenset({"collection", "filters", "filter", "orderBy", "limit", "startAfter", "showDeleted"})
+_ITEM_KEYS = {"filters": frozenset({"field", "op", "value"}), "orderBy": frozenset({"field", "direction"})}
+_MOST_NAMED = 16
+_LONGEST = 80
+"""Characters of a name that are repeated."""
+
+
+def without_ignored(msg: Message) -> tuple[Subscribe, tuple[str, ...]]:
+    """What a `subscribe` says, of its query only what is known; and the names of the rest."""
+    payload: Subscribe = msg.payload
+    ignored = list(msg.ignored)
+    if payload.query is not None:
+        payload = msgspec.structs.replace(payload, query=_known(payload.query, QUERY_KEYS, "query", ignored))
+    return payload, tuple(name[:_LONGEST] for name in ignored[:_MOST_NAMED])
+
+
+def _known(record: dict[str, Any], keys: frozenset[str], where: str, ignored: list[str]) -> dict[str, Any]:
+    ignored += [f"{where}.{name}" for name in record if name not in keys]
+    known = {name: value for name, value in record.items() if name in keys}
+    for name, inner in _ITEM_KEYS.items() if keys is QUERY_KEYS else ():
+        if isinstance(items := known.get(name), list):
+            known[name] = [
+                _known(item, inner, f"{where}.{name}[{number}]", ignored) if isinstance(item, dict) else item
+                for number, item in enumerate(items)
+            ]
+    return known
+
+
+def naming_ignored(acknowledgement: bytes, ignored: tuple[str, ...]) -> bytes:
+    """A `subscribe_ack` that also says what was not read."""
+    message = msgspec.json.decode(acknowledgement)
+    if message["type"] == "subscribe_ack":  # a resume under the same name has nothing to say about it
+        message["payload"]["ignored"] = ignored
+    return encode(message)

@@ -1,0 +1,75 @@
+"""What the graph needs to know about each type at every write, worked out once per schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vedette.language.schema.model import AttributeType, EdgeType, NodeType, Schema
+from vedette.language.schema.validator import Check, compile_checks
+from vedette.language.types import Type
+
+__all__ = ["SchemaTables", "TypeTable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeTable:
+    """One node or edge type, laid out for writing."""
+
+    name: str
+    attributes: tuple[AttributeType, ...]
+    """In layout order."""
+    places: Mapping[str, int]
+    """Name ▸ place in that order."""
+    checks: tuple[Check, ...]
+    """One per attribute."""
+    uniques: tuple[tuple[str, str, int], ...]
+    """(owner, attribute, place) of every unique attribute."""
+    references: tuple[tuple[str, Type, int], ...]
+    """(attribute, type, place) of every attribute that refers to an element."""
+
+
+class SchemaTables:
+    """Tables for all types of a schema, and the indexes that the schema asks for."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._holders: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
+        self.types = {holder.name: _table(holder) for holder in self._holders}
+        self.minimums = tuple(
+            (edge, position)
+            for edge in schema.edges.values()
+            for position, cardinality in enumerate(edge.cardinalities)
+            if cardinality is not None and cardinality.low > 0
+        )
+        """Edge types and positions that demand a least number of edges."""
+
+    def index_places(self, owner: str, attribute: str) -> dict[str, int]:
+        """Where each type that an index on this attribute covers keeps it."""
+        if owner in self.schema.edges:
+            return {owner: self.schema.edges[owner].layout[attribute]}
+        below = (self.schema.nodes[name] for name in self.schema.nodes[owner].descendants)
+        return {node.name: node.layout[attribute] for node in below if attribute in node.layout}
+
+    def indexes(self) -> list[tuple[str, str]]:
+        """(owner, attribute) of every attribute declared unique or indexed."""
+        wanted: dict[tuple[str, str], None] = {}
+        for holder in self._holders:
+            for attribute in holder.attributes.values():
+                if (attribute.unique or attribute.indexed) and not holder.protected:
+                    wanted[attribute.owner, attribute.name] = None
+        return list(wanted)
+
+
+def _table(holder: NodeType | EdgeType) -> TypeTable:
+    attributes = tuple(holder.attributes[name] for name in holder.layout)
+    return TypeTable(
+        name=holder.name,
+        attributes=attributes,
+        places=holder.layout,
+        checks=tuple(compile_checks(attribute, holder.name) for attribute in attributes),
+        uniques=tuple((a.owner, a.name, place) for place, a in enumerate(attributes) if a.unique),
+        references=tuple(
+            (a.name, a.type, place) for place, a in enumerate(attributes) if a.type.is_reference
+        ),
+    )

@@ -1,0 +1,67 @@
+"""How the values of a new element come about: what the statement gives, else the default, else null."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from vedette.graph.type_layout import TypeTable
+from vedette.language.compile.execution_context import Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Place, Scope
+from vedette.language.resolve.tree import Condition, Fixed
+from vedette.language.schema.model import AttributeType
+from vedette.language.schema.validator import Check
+
+__all__ = ["Builder", "compile_builders", "left_out"]
+
+Builder: TypeAlias = Callable[[Row], Any]
+
+
+def compile_builders(
+    table: TypeTable, assignments: Sequence[tuple[str, Condition]], chains: PatternChains
+) -> list[Builder]:
+    """One builder for each place of the type's layout."""
+    given = dict(assignments)
+    builders: list[Builder] = []
+    for attribute, check in zip(table.attributes, table.checks, strict=True):
+        if attribute.name in given:
+            builders.append(_checked(chains.id(given[attribute.name]), check))
+        elif attribute.default is not None:
+            builders.append(_default(attribute, check, chains))
+        else:
+            builders.append(_null)
+    return builders
+
+
+def left_out(table: TypeTable, assignments: Sequence[tuple[str, Condition]]) -> list[str]:
+    """Warnings for attributes that are neither optional nor given nor defaulted: they will be null (§2.7.1)."""
+    given = {name for name, _ in assignments}
+    return [
+        f"Attribute '{a.name}' of '{table.name}' is not given and has no default: it is null"
+        for a in table.attributes
+        if not a.optional and a.default is None and not a.required and a.name not in given
+    ]
+
+
+def _null(row: Row) -> None:
+    return None
+
+
+def _checked(value: Closure, check: Check) -> Builder:
+    return lambda row: check(value(row))
+
+
+def _default(attribute: AttributeType, check: Check, chains: PatternChains) -> Builder:
+    """Defaults are constant expressions, evaluated when an element is created (§2.7.6)."""
+    assert attribute.default is not None
+    frame = Frame(chains.context.schema, "")
+    resolver = PatternResolver(frame, Place(actor=False))
+    resolved = resolver.resolve(attribute.default, Scope(frame))
+    frame.finish()
+    if isinstance(resolved, Fixed):
+        value = check(resolved.value)
+        return lambda row: value
+    return _checked(chains.condition(resolved), check)

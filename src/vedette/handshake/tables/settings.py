@@ -1,0 +1,65 @@
+"""The handshake's numbers as a data directory sets them: tables of `vedette.toml`, by the names that the records have.
+
+[degradation]                [backoff]                    [coordinator]
+memory_warning = 0.6         max_delay_ms = 60000         total_capacity = 20000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from vedette.clock import Clock
+from vedette.handshake.config import (
+    BackoffConfig,
+    CoordinatorConfig,
+    DegradationConfig,
+    HealthConfig,
+    refuse_unless,
+)
+from vedette.handshake.tables.handshake_db import FILE_NAME, HandshakeTables
+from vedette.settings import load_tables
+
+__all__ = ["Tuning"]
+
+Record = TypeVar("Record", BackoffConfig, CoordinatorConfig, DegradationConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    degradation: DegradationConfig = field(default_factory=DegradationConfig)
+    coordinator: CoordinatorConfig = field(default_factory=CoordinatorConfig)
+    backoff: BackoffConfig = field(default_factory=BackoffConfig)
+
+    @classmethod
+    def at(cls, directory: Path) -> Self:
+        """E4502 for a name that no record has, or a value that makes no sense."""
+        tables = load_tables(directory)
+        return cls(
+            degradation=_record(DegradationConfig(), "degradation", tables),
+            coordinator=_record(CoordinatorConfig(), "coordinator", tables),
+            backoff=_record(BackoffConfig(), "backoff", tables),
+        )
+
+    @property
+    def health(self) -> HealthConfig:
+        return HealthConfig(backoff=self.backoff)
+
+    def open(self, directory: Path, clock: Clock | None = None) -> HandshakeTables:
+        """The tables of a data directory, with these numbers."""
+        return HandshakeTables(
+            directory / FILE_NAME,
+            clock=clock,
+            health=self.health,
+            degradation=self.degradation,
+            coordinator=self.coordinator,
+        )
+
+
+def _record(default: Record, name: str, tables: Mapping[str, Mapping[str, Any]]) -> Record:
+    values, known = tables.get(name, {}), {each.name for each in fields(default)}
+    for key, value in values.items():
+        refuse_unless(key in known, f"{name}.{key}", value, f"one of {', '.join(sorted(known))}")
+    return replace(default, **values)

@@ -1,0 +1,403 @@
+"""Which matches of a pattern a set of changes can concern: the heart of rules, constraints and watches.
+
+A match can come, go or look different only if the changes touch an element of it, or an element that a nested pattern
+(EXISTS, a pattern aggregate) or a followed reference looks at. So we begin at every touched element, bind it to each
+place of the pattern where it fits, and complete the match from there: the cost follows the change, not the graph.
+
+Nested patterns are anchored too, but what they looked at may be gone. So their elements are joined by structure only,
+on a view that still shows what the changes deleted, to find the outer bindings they may concern; each is then verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain as chain_iterables
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.language.compile import paths
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.patterns import Chain, PatternChains, turnable_pairs
+from vedette.language.plan.planner import Scan, ScanEdges
+from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.tree import (
+    Condition,
+    EdgeElement,
+    NodeElement,
+    PathElement,
+    PatternElement,
+    ResolvedPattern,
+)
+
+__all__ = ["AffectedMatches", "Difference", "UnionView"]
+
+Difference = tuple[Element | None, Element | None]
+"""An element before and after."""
+
+_Anchor = Callable[[Context, Element, "_Changed", dict[Any, Row]], None]
+_Places = frozenset[int] | None
+"""Of the attributes that matter to an anchor; None: all do."""
+
+
+class _Changed:
+    """The changes of which one is looked at, and the view with both their sides for those who need it."""
+
+    __slots__ = ("_changes", "_union", "_view")
+
+    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
+        self._view, self._changes = view, changes
+        self._union: UnionView | None = None
+
+    @property
+    def union(self) -> UnionView:
+        if self._union is None:
+            self._union = UnionView(self._view, self._changes)
+        return self._union
+
+
+class UnionView:
+    """A view that also shows what the changes deleted, and what they have yet to create."""
+
+    def __init__(self, view: View, changes: Sequence[Difference]) -> None:
+        self._view = view
+        self._changes = changes
+
+    @cached_property
+    def _more(self) -> dict[str, Element]:
+        come_and_gone = (
+            before or after for before, after in self._changes if before is None or after is None
+        )
+        return {e.id: e for e in come_and_gone if e is not None and self._view.get(e.id) is None}
+
+    @cached_property
+    def _ends(self) -> dict[tuple[str, int, str], list[Element]]:
+        """By end: a commit of many elements must not look at all of them for each."""
+        found: dict[tuple[str, int, str], list[Element]] = {}
+        for element in self._more.values():
+            for position, target in enumerate(element.targets or ()):
+                found.setdefault((element.type, position, target), []).append(element)
+        return found
+
+    def get(self, id: str) -> Element | None:
+        return self._view.get(id) or self._more.get(id)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        return chain_iterables(self._view.scan(types), [e for e in self._more.values() if e.type in types])
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterable[Element]:
+        return self._view.lookup(owner, attribute, value)
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        here = self._view.edges_at(edge, position, id)
+        more = self._ends.get((edge, position, id))
+        return here if more is None else chain_iterables(here, more)
+
+    def incident(self, id: str) -> Iterable[Element]:
+        more = [e for e in self._more.values() if e.targets is not None and id in e.targets]
+        return chain_iterables(self._view.incident(id), more)
+
+
+def _differ(before: Element, after: Element, places: frozenset[int]) -> bool:
+    """Whether an attribute at one of these places changed, or the type has grown since."""
+    old, new = before.values, after.values
+    if len(old) != len(new):
+        return True
+    for place in places:  # noqa: SIM110 - asked for every change
+        if old[place] is not new[place]:
+            return True
+    return False
+
+
+class AffectedMatches:
+    """Finds, for one pattern, the matches in a view that given changes can concern. A superset is fine, a miss is not.
+
+    `conditions` are further conditions on the pattern's variables (what a constraint demands, what a watch returns):
+    what they look at counts too, but they are not tested here.
+    """
+
+    def __init__(
+        self,
+        pattern: ResolvedPattern,
+        conditions: Sequence[Condition],
+        chains: PatternChains,
+        size: int,
+        *,
+        every_row: bool = False,
+        canonical: bool = True,
+        wide: Iterable[str] = (),
+        attention: Mapping[int, Mapping[str, frozenset[int]] | None] | None = None,
+    ) -> None:
+        """Not `canonical`: a symmetric edge yields a match in each order that fits, for others to choose from.
+
+        `wide` are further types whose change makes every match a candidate. `attention` names, by register and type,
+        the places of the only attributes that anybody looks at: an element that has only others changed stays aside.
+        """
+        self._chains = chains
+        self._size = size
+        self._pattern = pattern
+        self._canonical = canonical
+        self._pairs = turnable_pairs(pattern, frozenset())
+        bound = [e for e in pattern.elements if isinstance(e, (NodeElement, EdgeElement))]
+        self._slots = tuple(e.slot for e in bound)
+        self.variables = tuple(e.slot for e in bound if every_row or e.name is not None)
+        """Registers of the variables whose elements are a match's identity; `every_row`: of what has no name too."""
+        self.collapses = len(self.variables) < len(self._slots)
+        """Whether several ways to match may be one identity, since not everything has a name."""
+        self._attention = attention
+        self.anchors: dict[str, list[tuple[_Anchor, _Places]]] = {}
+        self.wide = set(wide)
+        """Types whose change makes every match a candidate: the pattern has no edge or key to follow from there."""
+        self._check = self._chain(pattern, frozenset(self.variables))
+        self._everything = self._chain(pattern, frozenset())
+        for element in pattern.elements:
+            self._anchor_outer(element)
+        for condition in (*pattern.where, *conditions):
+            self._anchor_nested(condition, ())
+            self._anchor_followed(condition)
+
+    # --- finding ----------------------------------------------------------------------------------------------
+
+    def touches(self, types: Iterable[str]) -> bool:
+        return any(name in self.anchors or name in self.wide for name in types)
+
+    def find(self, context: Context, changes: Sequence[Difference]) -> list[Row]:
+        """Rows of matches in the context's view, one per identity."""
+        return list(self._found(context, changes, self._starts(changes)).values())
+
+    def find_around(
+        self, before: Context, after: Context, changes: Sequence[Difference]
+    ) -> tuple[dict[Any, Row], dict[Any, Row]]:
+        """Identity ▸ row in the views on both sides of the changes."""
+        starts = self._starts(changes)
+        return self._found(before, changes, starts), self._found(after, changes, starts)
+
+    def _starts(self, changes: Sequence[Difference]) -> list[tuple[_Anchor, Element]] | None:
+        """From where to look for matches: the elements that may be part of some. None: anywhere."""
+        starts = []
+        for before, after in changes:
+            touched: Element = after or before  # type: ignore[assignment]
+            if touched.type in self.wide:
+                return None
+            for anchor, places in self.anchors.get(touched.type, ()):
+                if places is None or before is None or after is None or _differ(before, after, places):
+                    starts.append((anchor, touched))
+        return starts
+
+    def _found(
+        self, context: Context, changes: Sequence[Difference], starts: list[tuple[_Anchor, Element]] | None
+    ) -> dict[Any, Row]:
+        found: dict[Any, Row] = {}
+        if starts is None:
+            self._run(context, self._everything, (), found)
+        elif starts:
+            changed = _Changed(context.view, changes)
+            for anchor, touched in starts:
+                anchor(context, touched, changed, found)
+        return found
+
+    def everything(self, context: Context) -> list[Row]:
+        """Rows of all matches in the context's view, one per identity."""
+        return list(self._found(context, (), None).values())
+
+    def holds(self, context: Context, row: Row) -> Row | None:
+        """The same match as it is in the context's view now, or None when it does not hold any more."""
+        found: dict[Any, Row] = {}
+        self._verify(context, row, found)
+        return next(iter(found.values()), None)
+
+    def key(self, row: Row) -> tuple[str, ...]:
+        return tuple([row[slot].id for slot in self.variables])
+
+    # --- anchors ----------------------------------------------------------------------------------------------
+
+    def _anchor_outer(self, element: PatternElement) -> None:
+        if isinstance(element, PathElement):
+            by_path = self._path_anchor(element, self._pattern, verify=bool(self._pairs))
+            self._add((element.edge,), by_path)
+            return
+        chain = self._chain(self._pattern, frozenset({element.slot}))
+        slot = element.slot
+
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+            present = context.view.get(touched.id)
+            if present is not None:
+                self._run(context, chain, ((slot, present),), found)
+
+        for name in _types(element):
+            self._add((name,), anchor, self._places(slot, name))
+
+    def _places(self, slot: int, type_name: str) -> _Places:
+        if self._attention is None or self._pairs:
+            return None
+        attended = self._attention.get(slot, {})
+        return None if attended is None else attended.get(type_name, frozenset())
+
+    def _anchor_nested(self, condition: Condition, above: tuple[PatternElement, ...]) -> None:
+        for nested in _nested_patterns(condition):
+            plain = tuple(c for c in self._pattern.where if not any(_nested_patterns(c)))
+            joint = ResolvedPattern((*self._pattern.elements, *above, *nested.elements), plain)
+            for element in nested.elements:
+                self._anchor_inner(element, joint)
+            for inner in nested.where:
+                self._anchor_nested(inner, (*above, *nested.elements))
+
+    def _anchor_inner(self, element: PatternElement, joint: ResolvedPattern) -> None:
+        if isinstance(element, PathElement):
+            self._add((element.edge,), self._path_anchor(element, joint, verify=True))
+            return
+        slot = element.slot
+        own = frozenset(self._slots)
+        plan_start = len(self._chains.plans)
+        chain = self._chains.chain(
+            joint, self._collect_candidate, bound=frozenset({slot}), canonical=False, enduring=True
+        )
+        steps = self._chains.plans[plan_start].steps
+        if any(isinstance(s, (Scan, ScanEdges)) and _bound_slot(s) in own for s in steps):
+            self.wide.update(_types(element))
+            return
+
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+            self._candidates(context, changed.union, chain, ((slot, touched),), found)
+
+        self._add(_types(element), anchor)
+
+    def _path_anchor(self, path: PathElement, pattern: ResolvedPattern, *, verify: bool) -> _Anchor:
+        """A changed edge concerns the pairs whose paths may use it: all that reach it, all that it reaches."""
+        if path.low == 0 and path.source is None and path.target is None:
+            self.wide.update(path.source_types)  # a path of no edges needs no more than an element
+        slot = path.source if isinstance(path.source, int) else path.target
+        backward = isinstance(path.source, int)
+        known = frozenset({slot}) if isinstance(slot, int) else frozenset()
+        sink = self._collect_candidate if verify else self._collect
+        canonical = self._canonical and not verify
+        chain = self._chains.chain(pattern, sink, bound=known, canonical=canonical, enduring=True)
+
+        def anchor(context: Context, touched: Element, changed: _Changed, found: dict[Any, Row]) -> None:
+            union = changed.union
+            for preset in self._path_presets(path, slot, backward, touched, union, context):
+                if verify:
+                    self._candidates(context, union, chain, preset, found)
+                else:
+                    self._run(context, chain, preset, found)
+
+        return anchor
+
+    def _path_presets(
+        self, path: PathElement, slot: Any, backward: bool, edge: Element, union: UnionView, context: Context
+    ) -> Iterator[tuple[tuple[int, Element], ...]]:
+        if not isinstance(slot, int):
+            yield ()
+            return
+        assert edge.targets is not None
+        starts = edge.targets if path.symmetric else (edge.targets[0 if backward else 1],)
+        whole = PathElement(
+            path.edge, None, None, (), frozenset(), 0, path.high, path.symmetric, declared=True
+        )
+        ids = {id for start in starts for id in paths.reach(whole, not backward, start, union, context)}
+        for id in sorted(ids):
+            element = union.get(id)
+            if element is not None:
+                yield ((slot, element),)
+
+    def _anchor_followed(self, condition: Condition) -> None:
+        """`t.owner.name` looks at an element that is no part of the pattern: any change of its type concerns all."""
+        for part in resolved.subexpressions(condition):
+            base = getattr(part, "base", None)
+            if base is None or isinstance(base, resolved.Slot):
+                continue
+            if isinstance(part, (resolved.AttributeOf, resolved.DynamicAttribute)):
+                self.wide.update(part.places)
+            else:
+                schema = self._chains.context.schema
+                self.wide.update(schema.nodes, schema.edges)
+
+    def _add(self, types: Iterable[str], anchor: _Anchor, places: _Places = None) -> None:
+        for name in types:
+            self.anchors.setdefault(name, []).append((anchor, places))
+
+    # --- running ----------------------------------------------------------------------------------------------
+
+    def _chain(self, pattern: ResolvedPattern, bound: frozenset[int]) -> Chain:
+        return self._chains.chain(
+            pattern, self._collect, bound=bound, canonical=self._canonical, enduring=bool(bound)
+        )
+
+    def _collect(self, row: Row) -> bool:
+        row[0].sink.setdefault(self.key(row), row.copy())
+        return False
+
+    def _collect_candidate(self, row: Row) -> bool:
+        row[0].sink.setdefault(tuple([row[slot].id for slot in self._slots]), row.copy())
+        return False
+
+    def _run(
+        self, context: Context, chain: Chain, preset: Iterable[tuple[int, Element]], found: dict[Any, Row]
+    ) -> None:
+        row: Row = [None] * self._size
+        row[0] = context
+        for slot, element in preset:
+            row[slot] = element
+        kept, context.sink = context.sink, found
+        try:
+            chain(row)
+        finally:
+            context.sink = kept
+
+    def _candidates(
+        self,
+        context: Context,
+        union: UnionView,
+        chain: Chain,
+        preset: Iterable[tuple[int, Element]],
+        found: dict[Any, Row],
+    ) -> None:
+        candidates: dict[Any, Row] = {}
+        view, context.view = context.view, union
+        try:
+            self._run(context, chain, preset, candidates)
+        finally:
+            context.view = view
+        for row in candidates.values():
+            self._verify(context, row, found)
+            for turned in self._turned(row):
+                self._verify(context, turned, found)
+
+    def _turned(self, row: Row) -> Iterator[Row]:
+        """Matches that count only while this one does not: the other orders of symmetric edges."""
+        for _, first, second in self._pairs:
+            turned = row.copy()
+            turned[first], turned[second] = row[second], row[first]
+            yield turned
+
+    def _verify(self, context: Context, row: Row, found: dict[Any, Row]) -> None:
+        preset = []
+        for slot in self.variables:
+            present = context.view.get(row[slot].id)
+            if present is None:
+                return
+            preset.append((slot, present))
+        self._run(context, self._check, preset, found)
+
+
+def _types(element: PatternElement) -> tuple[str, ...]:
+    match element:
+        case NodeElement():
+            return element.types
+        case EdgeElement():
+            return element.edges
+        case PathElement():
+            return (element.edge,)
+
+
+def _nested_patterns(condition: Condition) -> Iterator[ResolvedPattern]:
+    """Patterns directly inside the condition, not those inside their conditions in turn."""
+    if isinstance(condition, (resolved.ExistsIn, resolved.PatternFold)):
+        yield condition.pattern
+        return
+    for part in resolved.children(condition):
+        yield from _nested_patterns(part)
+
+
+def _bound_slot(step: Scan | ScanEdges) -> int:
+    return step.node.slot if isinstance(step, Scan) else step.edge.slot

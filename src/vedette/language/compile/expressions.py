@@ -1,0 +1,408 @@
+"""Resolved conditions ▸ Python closures `f(row) -> value`.
+
+Closures are specialised by static type, so that a row costs a few calls and no dispatch. Null rules (§2.3):
+`=` and `!=` are two-valued, order comparisons and arithmetic with null are null, AND/OR/NOT are Kleene's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from vedette.element import Element
+from vedette.errors import QueryError
+from vedette.language.compile.execution_context import Row
+from vedette.language.functions import comparison as dynamic
+from vedette.language.functions import operators
+from vedette.language.functions.registry import FUNCTIONS, implementation
+from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.tree import Condition
+from vedette.language.types import Type
+from vedette.values import duration_from_ms, timestamp_from_ms
+
+__all__ = ["Closure", "PatternCompiler", "compile_condition", "compile_id"]
+
+Closure = Callable[[Row], Any]
+PatternCompiler = Callable[["resolved.ExistsIn | resolved.PatternFold"], Closure]
+"""Compiles the nested patterns of a condition; the planner's business."""
+
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_REFERENCES = frozenset({"Node", "Edge", "ID"})
+
+
+def compile_condition(condition: Condition, patterns: PatternCompiler) -> Closure:
+    """The closure that evaluates the condition for one row."""
+    compiler: Any = _COMPILERS[type(condition)]
+    closure: Closure = compiler(condition, patterns)
+    return closure
+
+
+def compile_id(condition: Condition, patterns: PatternCompiler) -> Closure:
+    """Like `compile_condition`, but an element becomes its id."""
+    if isinstance(condition, resolved.Slot):
+        return _id_of_slot(condition.slot)
+    closure = compile_condition(condition, patterns)
+    if condition.type.kind == "Any":
+        return lambda row: value.id if isinstance(value := closure(row), Element) else value
+    return closure
+
+
+def _element(condition: Condition, patterns: PatternCompiler) -> Closure:
+    """The closure that yields an element, or None, for something that refers to one."""
+    if isinstance(condition, resolved.Slot):
+        slot = condition.slot
+        return lambda row: row[slot]
+    closure = compile_condition(condition, patterns)
+
+    def fetch(row: Row) -> Element | None:
+        id = closure(row)
+        return row[0].view.get(id) if type(id) is str else None
+
+    return fetch
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------
+
+
+def _constant(condition: resolved.Constant, patterns: PatternCompiler) -> Closure:
+    index = condition.index
+    return lambda row: row[0].constants[index]
+
+
+def _fixed(condition: resolved.Fixed, patterns: PatternCompiler) -> Closure:
+    value = condition.value
+    return lambda row: value
+
+
+def _slot(condition: resolved.Slot, patterns: PatternCompiler) -> Closure:
+    slot = condition.slot
+    return lambda row: row[slot]
+
+
+def _id_of_slot(slot: int) -> Closure:
+    return lambda row: None if (element := row[slot]) is None else element.id
+
+
+def _reference(condition: resolved.Reference, patterns: PatternCompiler) -> Closure:
+    name, quoted = condition.name, condition.quoted
+    if isinstance(name, resolved.Constant):
+        index = name.index
+        return lambda row: row[0].constants[index]
+    return lambda row: row[0].resolve(name, quoted)
+
+
+_CONTEXT: dict[str, Closure] = {
+    "now": lambda row: row[0].now(),
+    "wall_time": lambda row: row[0].wall_time(),
+    "logical_time": lambda row: row[0].tick,
+    "current_actor": lambda row: row[0].actor,
+    "current_session": lambda row: row[0].session,
+    "self": lambda row: row[0].self_actor(),
+    "operation": lambda row: row[0].operation,
+    "target": lambda row: None if row[0].target is None else row[0].target.id,
+    "target_type": lambda row: row[0].target_type,
+    "target_attr": lambda row: row[0].target_attr,
+}
+
+
+def _context(condition: resolved.ContextValue, patterns: PatternCompiler) -> Closure:
+    return _CONTEXT[condition.name]
+
+
+# --- access -----------------------------------------------------------------------------------------------------
+
+
+def _attribute(condition: resolved.AttributeOf, patterns: PatternCompiler) -> Closure:
+    base, place, places = condition.base, condition.place, condition.places
+    if isinstance(base, resolved.Slot) and place is not None:
+        slot = base.slot
+        if not base.optional:
+            return lambda row: row[slot].values[place]
+        return lambda row: None if (element := row[slot]) is None else element.values[place]
+    return _placed(_element(base, patterns), places)
+
+
+def _dynamic(condition: resolved.DynamicAttribute, patterns: PatternCompiler) -> Closure:
+    return _placed(_element(condition.base, patterns), condition.places)
+
+
+def _placed(fetch: Closure, places: Any) -> Closure:
+    def read(row: Row) -> Any:
+        element = fetch(row)
+        if element is None:
+            return None
+        place = places.get(element.type)
+        return None if place is None else element.values[place]
+
+    return read
+
+
+def _id_of(condition: resolved.IdOf, patterns: PatternCompiler) -> Closure:
+    if isinstance(condition.base, resolved.Slot) and not condition.base.optional:
+        slot = condition.base.slot
+        return lambda row: row[slot].id
+    fetch = _element(condition.base, patterns)
+    return lambda row: None if (element := fetch(row)) is None else element.id
+
+
+def _type_name(condition: resolved.TypeOf, patterns: PatternCompiler) -> Closure:
+    fetch = _element(condition.base, patterns)
+    return lambda row: None if (element := fetch(row)) is None else element.type
+
+
+def _targets(condition: resolved.TargetsOf, patterns: PatternCompiler) -> Closure:
+    fetch = _element(condition.base, patterns)
+
+    def read(row: Row) -> list[str] | None:
+        element = fetch(row)
+        return None if element is None or element.targets is None else list(element.targets)
+
+    return read
+
+
+def _type_is(condition: resolved.TypeIs, patterns: PatternCompiler) -> Closure:
+    names = condition.names
+    if not condition.base.type.is_reference and condition.base.type.kind not in ("ID", "Any", "Union"):
+        return lambda row: False
+    fetch = _element(condition.base, patterns)
+    return lambda row: (element := fetch(row)) is not None and element.type in names
+
+
+# --- logic ------------------------------------------------------------------------------------------------------
+
+
+def _not(condition: resolved.Not, patterns: PatternCompiler) -> Closure:
+    operand = compile_condition(condition.operand, patterns)
+    return lambda row: None if (value := operand(row)) is None else not value
+
+
+def _is_null(condition: resolved.IsNull, patterns: PatternCompiler) -> Closure:
+    operand = compile_condition(condition.operand, patterns)
+    if condition.negated:
+        return lambda row: operand(row) is not None
+    return lambda row: operand(row) is None
+
+
+def _and(left: Closure, right: Closure) -> Closure:
+    def both(row: Row) -> bool | None:
+        first = left(row)
+        if first is False:
+            return False
+        second = right(row)
+        if second is False:
+            return False
+        return None if first is None or second is None else True
+
+    return both
+
+
+def _or(left: Closure, right: Closure) -> Closure:
+    def either(row: Row) -> bool | None:
+        first = left(row)
+        if first is True:
+            return True
+        second = right(row)
+        if second is True:
+            return True
+        return None if first is None or second is None else False
+
+    return either
+
+
+# --- operators --------------------------------------------------------------------------------------------------
+
+
+def _operation(condition: resolved.Operation, patterns: PatternCompiler) -> Closure:
+    op = condition.op
+    if op in ("=", "!="):
+        return _equality(condition, patterns)
+    left = compile_condition(condition.left, patterns)
+    right = compile_condition(condition.right, patterns)
+    match op:
+        case "AND":
+            return _and(left, right)
+        case "OR":
+            return _or(left, right)
+        case "??":
+            return lambda row: value if (value := left(row)) is not None else right(row)
+        case "STARTS WITH":
+            return _nullable(lambda a, b: a.startswith(b), left, right)
+        case "ENDS WITH":
+            return _nullable(lambda a, b: a.endswith(b), left, right)
+        case "CONTAINS":
+            return _nullable(lambda a, b: b in a, left, right)
+    if op in _ORDER:
+        return _order(op, condition.left.type, condition.right.type, left, right)
+    return _nullable(operators.implementation(op, condition.left.type, condition.right.type), left, right)
+
+
+def _nullable(function: Callable[[Any, Any], Any], left: Closure, right: Closure) -> Closure:
+    def apply(row: Row) -> Any:
+        first = left(row)
+        if first is None:
+            return None
+        second = right(row)
+        return None if second is None else function(first, second)
+
+    return apply
+
+
+def _equality(condition: resolved.Operation, patterns: PatternCompiler) -> Closure:
+    left_type, right_type = condition.left.type, condition.right.type
+    by_id = left_type.kind in _REFERENCES or right_type.kind in _REFERENCES
+    compile_side = compile_id if by_id else compile_condition
+    left, right = compile_side(condition.left, patterns), compile_side(condition.right, patterns)
+    if not by_id:
+        left, right = _align(left_type, right_type, left, right)
+    negated = condition.op == "!="
+    if {left_type.kind, right_type.kind} & {"Any", "Union", "List"}:
+        if negated:
+            return lambda row: not dynamic.equal(left(row), right(row))
+        return lambda row: dynamic.equal(left(row), right(row))
+    if negated:
+        return lambda row: left(row) != right(row)
+    return lambda row: left(row) == right(row)
+
+
+def _order(op: str, left_type: Type, right_type: Type, left: Closure, right: Closure) -> Closure:
+    left, right = _align(left_type, right_type, left, right)
+    if {left_type.kind, right_type.kind} & {"Any", "Union"}:
+        return _nullable(dynamic.comparison(op), left, right)
+    return _nullable(_ORDER[op], left, right)
+
+
+def _align(left_type: Type, right_type: Type, left: Closure, right: Closure) -> tuple[Closure, Closure]:
+    """Bring a number of milliseconds beside a timestamp or a duration into its type."""
+    if right_type.kind == "Int" and left_type.kind in _FROM_MS:
+        return left, _converted(right, _FROM_MS[left_type.kind])
+    if left_type.kind == "Int" and right_type.kind in _FROM_MS:
+        return _converted(left, _FROM_MS[right_type.kind]), right
+    return left, right
+
+
+_FROM_MS: dict[str, Callable[[int], datetime | timedelta]] = {
+    "Timestamp": timestamp_from_ms,
+    "Duration": duration_from_ms,
+}
+
+
+def _converted(closure: Closure, convert: Callable[[int], Any]) -> Closure:
+    def apply(row: Row) -> Any:
+        value = closure(row)
+        try:
+            return None if value is None else convert(value)
+        except OverflowError as error:
+            raise QueryError(
+                "E2102", f"{value} milliseconds are beyond what a Timestamp or Duration holds"
+            ) from error
+
+    return apply
+
+
+def _negate(condition: resolved.Negate, patterns: PatternCompiler) -> Closure:
+    operand = compile_condition(condition.operand, patterns)
+    negate = operators.negation(condition.operand.type)
+    return lambda row: None if (value := operand(row)) is None else negate(value)
+
+
+def _in_list(condition: resolved.InList, patterns: PatternCompiler) -> Closure:
+    item_type = condition.item.type
+    compile_side = compile_id if item_type.kind in _REFERENCES else compile_condition
+    item = compile_side(condition.item, patterns)
+    items = _id_list(condition.items, patterns) if item_type.kind in _REFERENCES else None
+    items = items or compile_condition(condition.items, patterns)
+
+    def contains(row: Row) -> bool | None:
+        members = items(row)
+        if members is None:
+            return None
+        value = item(row)
+        return any(dynamic.equal(value, member) for member in members)
+
+    return contains
+
+
+def _id_list(condition: Condition, patterns: PatternCompiler) -> Closure | None:
+    if not isinstance(condition, resolved.ListOf):
+        return None
+    parts = tuple(compile_id(part, patterns) for part in condition.items)
+    return lambda row: [part(row) for part in parts]
+
+
+def _list_of(condition: resolved.ListOf, patterns: PatternCompiler) -> Closure:
+    parts = tuple(compile_condition(part, patterns) for part in condition.items)
+    return lambda row: [part(row) for part in parts]
+
+
+# --- functions --------------------------------------------------------------------------------------------------
+
+
+def _function(condition: resolved.FunctionCall, patterns: PatternCompiler) -> Closure:
+    arguments = tuple(compile_condition(argument, patterns) for argument in condition.arguments)
+    function = FUNCTIONS[condition.name]
+    if function.lazy:
+        return _coalesce(arguments)
+    call = implementation(function, tuple(argument.type for argument in condition.arguments))
+    if function.null_safe:
+        return lambda row: call(*[argument(row) for argument in arguments])
+    if len(arguments) == 1:
+        only = arguments[0]
+        return lambda row: None if (value := only(row)) is None else call(value)
+
+    def apply(row: Row) -> Any:
+        values = [argument(row) for argument in arguments]
+        return None if None in values else call(*values)
+
+    return apply
+
+
+def _coalesce(arguments: tuple[Closure, ...]) -> Closure:
+    def first(row: Row) -> Any:
+        for argument in arguments:
+            value = argument(row)
+            if value is not None:
+                return value
+        return None
+
+    return first
+
+
+def _nested(condition: resolved.ExistsIn | resolved.PatternFold, patterns: PatternCompiler) -> Closure:
+    return patterns(condition)
+
+
+def _aggregate(condition: resolved.AggregateCall, patterns: PatternCompiler) -> Closure:
+    slot = condition.slot
+    return lambda row: row[slot]
+
+
+_COMPILERS: dict[type, Any] = {
+    resolved.Constant: _constant,
+    resolved.Fixed: _fixed,
+    resolved.Slot: _slot,
+    resolved.Reference: _reference,
+    resolved.ContextValue: _context,
+    resolved.AttributeOf: _attribute,
+    resolved.DynamicAttribute: _dynamic,
+    resolved.IdOf: _id_of,
+    resolved.TypeOf: _type_name,
+    resolved.TargetsOf: _targets,
+    resolved.TypeIs: _type_is,
+    resolved.Not: _not,
+    resolved.IsNull: _is_null,
+    resolved.Operation: _operation,
+    resolved.Negate: _negate,
+    resolved.InList: _in_list,
+    resolved.ListOf: _list_of,
+    resolved.FunctionCall: _function,
+    resolved.ExistsIn: _nested,
+    resolved.PatternFold: _nested,
+    resolved.AggregateCall: _aggregate,
+}

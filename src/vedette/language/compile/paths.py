@@ -1,0 +1,129 @@
+"""Transitive edges: who can be reached from whom in how many steps, each pair once, cycles included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from vedette.element import Element, View
+from vedette.language.compile.execution_context import Row
+from vedette.language.resolve.tree import PathElement
+
+__all__ = ["SAME", "End", "follow", "reach"]
+
+SAME: Final = "same"
+"""The end of a path is its start: `e+(x, x)` finds members of cycles."""
+
+End: TypeAlias = "Callable[[Row], Any] | int | str | None"
+"""A known end (a closure yielding its id), a register to bind, SAME, or None for a wildcard."""
+
+
+def follow(
+    path: PathElement, *, forward: bool, start: End, end: End, then: Callable[[Row], bool]
+) -> Callable[[Row], bool]:
+    """A step that binds or checks the far end of every path from each start."""
+
+    def step(row: Row) -> bool:
+        view: View = row[0].view
+        for source in _starts(path, forward, start, row):
+            element = view.get(source)
+            if isinstance(start, int):
+                row[start] = element
+            for id in reach(path, forward, source, view, row[0]):
+                if id == source and not _may_loop(path, element):
+                    continue
+                if end == SAME:
+                    if id == source and then(row):
+                        return True
+                elif _arrive(end, id, view, row) and then(row):
+                    return True
+        return False
+
+    return step
+
+
+def _starts(path: PathElement, forward: bool, start: End, row: Row) -> Iterator[str]:
+    """Ids to begin at. As with a single edge, an end without a variable need not be seen, if the edge at it is."""
+    view: View = row[0].view
+    if callable(start):
+        known = start(row)
+        if known is not None:
+            yield known
+        return
+    seen: dict[str, None] = {}
+    if start is not None or path.low == 0:
+        seen.update(dict.fromkeys(element.id for element in view.scan(path.source_types)))
+    if start is None:
+        ends = (0, 1) if path.symmetric else (0,) if forward else (1,)
+        edges = [edge.targets or () for edge in view.scan((path.edge,))]
+        seen.update(dict.fromkeys(targets[end] for targets in edges for end in ends))
+    yield from seen
+
+
+def _may_loop(path: PathElement, element: Element | None) -> bool:
+    """Whether start and end may be one element: it has the types of both, or the edges between say that it has."""
+    return path.low > 0 if element is None else element.type in path.loop_types
+
+
+def _arrive(end: End, id: str, view: View, row: Row) -> bool:
+    if end is None:
+        return True
+    if callable(end):
+        return bool(end(row) == id)
+    assert isinstance(end, int)
+    row[end] = element = view.get(id)
+    return element is not None
+
+
+def reach(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+    """Ids at the far end of a path of `low` to `high` edges from `start`, each once, nearest first."""
+    if path.low <= 1:
+        yield from _breadth_first(path, forward, start, view, context)
+    else:
+        yield from _by_levels(path, forward, start, view, context)
+
+
+def _breadth_first(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+    if path.low == 0:
+        yield start
+    seen = {start} if path.low == 0 else set()
+    frontier = [start]
+    for _ in range(path.high):
+        found: list[str] = []
+        for id in frontier:
+            for other in _neighbours(path, forward, id, view):
+                if other not in seen:
+                    seen.add(other)
+                    found.append(other)
+        context.charge(len(found))
+        yield from found
+        frontier = found
+        if not frontier:
+            return
+    if not path.declared:
+        context.warn(f"W3104 '{path.edge}' was followed only {path.high} edges deep: say [depth: N]")
+
+
+def _by_levels(path: PathElement, forward: bool, start: str, view: View, context: Any) -> Iterator[str]:
+    """A lower bound above one: an element may be met on a later level although it was met before."""
+    level = {start}
+    told: set[str] = set()
+    for depth in range(1, path.high + 1):
+        level = {other for id in level for other in _neighbours(path, forward, id, view)}
+        context.charge(len(level))
+        if not level:
+            return
+        if depth >= path.low:
+            yield from sorted(level - told)
+            told |= level
+
+
+def _neighbours(path: PathElement, forward: bool, id: str, view: View) -> Iterator[str]:
+    near, far = (0, 1) if forward else (1, 0)
+    for edge in view.edges_at(path.edge, near, id):
+        assert edge.targets is not None
+        yield edge.targets[far]
+    if path.symmetric:
+        for edge in view.edges_at(path.edge, far, id):
+            assert edge.targets is not None
+            yield edge.targets[near]

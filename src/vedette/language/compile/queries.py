@@ -1,0 +1,285 @@
+"""Resolved queries ▸ something that can be run: bindings, rows, groups, order and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vedette.element import Element
+from vedette.errors import QueryError
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import Chain, PatternChains
+from vedette.language.functions.aggregates import make_aggregate
+from vedette.language.functions.comparison import distinct_key
+from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, pattern_slots
+from vedette.language.resolve.tree import Condition, ResolvedPattern
+from vedette.language.schema.model import Schema
+
+__all__ = ["BindingQuery", "RowQuery", "image_of"]
+
+_EVERYTHING = 1 << 62
+
+
+def image_of(element: Element, schema: Schema) -> dict[str, Any]:
+    """An element as a user sees it in a row: `id`, `_type`, then its attributes; an attribute named id wins."""
+    holder = schema.edges[element.type] if element.targets is not None else schema.nodes[element.type]
+    image: dict[str, Any] = {"id": element.id, "_type": element.type}
+    image.update(zip(holder.layout, element.values, strict=False))
+    return image
+
+
+class BindingQuery:
+    """The bindings of a query, each a row of registers: what MATCH … SET and rules act upon."""
+
+    def __init__(
+        self, query: ResolvedQuery, chains: PatternChains, size: int, outer: frozenset[int] = frozenset()
+    ) -> None:
+        self._size = size
+        self._chain = _whole(query, chains, _keep_row, outer)
+
+    def run(self, context: Context, preset: Sequence[tuple[int, Any]] = ()) -> list[Row]:
+        context.sink = []
+        row: Row = [None] * self._size
+        row[0] = context
+        for slot, value in preset:
+            row[slot] = value
+        try:
+            self._chain(row)
+            found: list[Row] = context.sink
+            return found
+        finally:
+            context.sink = None  # rows hold the context: no cycle is left behind
+
+
+class RowQuery:
+    """A query with RETURN: rows of values, grouped, made distinct, ordered and cut."""
+
+    def __init__(
+        self,
+        query: ResolvedQuery,
+        returns: ResolvedReturn,
+        chains: PatternChains,
+        size: int,
+        schema: Schema,
+        outer: frozenset[int] = frozenset(),
+    ) -> None:
+        self.columns = returns.columns
+        self._size = size
+        self._width = len(returns.columns)
+        self._distinct = returns.distinct
+        self._limit = _closure(chains, returns.limit)
+        self._offset = _closure(chains, returns.offset)
+        extra = [condition for condition, _ in returns.order if not isinstance(condition, int)]
+        self._project = [chains.condition(condition) for condition in (*returns.projections, *extra)]
+        self._order = _order_columns(returns, self._width)
+        self._export = _exporters(returns.projections, schema)
+        self._grouping = _Grouping(returns, chains, self._project) if returns.aggregates else None
+        self._stops_early = not (returns.distinct or returns.order or returns.aggregates)
+        sink = self._grouping.add if self._grouping is not None else _row_sink(self._project)
+        self._chain = _whole(query, chains, sink, outer)
+
+    def run(self, context: Context) -> list[tuple[Any, ...]]:
+        """The rows as a user sees them."""
+        return self._exported(self.rows(context))
+
+    def rows(self, context: Context, preset: Sequence[tuple[int, Any]] = ()) -> list[tuple[Any, ...]]:
+        """The rows with elements in them, and what they are ordered by behind the columns."""
+        row: Row = [None] * self._size
+        row[0] = context
+        for slot, value in preset:
+            row[slot] = value
+        offset = _amount(self._offset, row, "OFFSET", 0)
+        limit = _amount(self._limit, row, "LIMIT", _EVERYTHING)
+        context.stop_at = offset + limit if self._stops_early else _EVERYTHING
+        context.sink = [] if self._grouping is None else {}
+        try:
+            if context.stop_at > 0:
+                self._chain(row)
+            rows = context.sink if self._grouping is None else self._grouping.rows(context.sink, row)
+        finally:
+            context.sink = None  # groups hold rows, and rows the context
+        if self._distinct:
+            rows = _distinct(rows, self._width)
+        for column, descending in reversed(self._order):
+            _sort(rows, column, descending)
+        if offset or limit < len(rows):
+            rows = rows[offset : offset + limit]
+        return rows
+
+    def _exported(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        width, export = self._width, self._export
+        if export is None:
+            return rows if len(self._project) == width else [row[:width] for row in rows]
+        return [
+            tuple([value if f is None else f(value) for f, value in zip(export, row, strict=False)])
+            for row in rows
+        ]
+
+
+# --- chains -----------------------------------------------------------------------------------------------------
+
+
+def _whole(query: ResolvedQuery, chains: PatternChains, sink: Chain, outer: frozenset[int]) -> Chain:
+    """The mandatory pattern, then each optional one, then the sink."""
+    bound = query.slots | outer
+    before: list[frozenset[int]] = []
+    for part in query.optional:
+        before.append(bound)
+        bound |= pattern_slots(part)
+    then = sink
+    for part, known in zip(reversed(query.optional), reversed(before), strict=True):
+        then = _optional(part, known, chains, then)
+    return chains.chain(query.pattern, then, outer=outer)
+
+
+def _optional(part: ResolvedPattern, known: frozenset[int], chains: PatternChains, then: Chain) -> Chain:
+    fresh = tuple(pattern_slots(part) - known)
+    flag = object()
+
+    def matched(row: Row) -> bool:
+        row[0].matched.add(flag)
+        return then(row)
+
+    chain = chains.chain(part, matched, outer=known)
+
+    def step(row: Row) -> bool:
+        seen = row[0].matched
+        seen.discard(flag)
+        if chain(row):
+            return True
+        if flag in seen:
+            return False
+        for slot in fresh:
+            row[slot] = None
+        return then(row)
+
+    return step
+
+
+def _keep_row(row: Row) -> bool:
+    row[0].sink.append(row.copy())
+    return False
+
+
+def _row_sink(project: Sequence[Closure]) -> Chain:
+    if len(project) == 1:
+        only = project[0]
+
+        def keep_one(row: Row) -> bool:
+            context = row[0]
+            context.sink.append((only(row),))
+            return bool(len(context.sink) >= context.stop_at)
+
+        return keep_one
+
+    def keep(row: Row) -> bool:
+        context = row[0]
+        context.sink.append(tuple([part(row) for part in project]))
+        return bool(len(context.sink) >= context.stop_at)
+
+    return keep
+
+
+class _Grouping:
+    """Groups rows by the projections that hold no aggregate; with no such projection there is exactly one group."""
+
+    def __init__(self, returns: ResolvedReturn, chains: PatternChains, project: Sequence[Closure]) -> None:
+        self._keys = [chains.condition(key) for key in returns.keys]
+        self._slots = [call.slot for call in returns.aggregates]
+        self._project = project
+        self._makers = [
+            make_aggregate(call, _closure(chains, call.operand), _closure(chains, call.where))
+            for call in returns.aggregates
+        ]
+
+    def add(self, row: Row) -> bool:
+        groups = row[0].sink
+        key = tuple([distinct_key(part(row)) for part in self._keys])
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = (row.copy(), [make() for make in self._makers])
+        for add, _ in group[1]:
+            add(row)
+        return False
+
+    def rows(self, groups: dict[Any, Any], empty: Row) -> list[tuple[Any, ...]]:
+        if not groups and not self._keys:
+            groups[()] = (empty, [make() for make in self._makers])
+        return [self._finish(first, states) for first, states in groups.values()]
+
+    def _finish(self, row: Row, states: list[tuple[Any, Callable[[], Any]]]) -> tuple[Any, ...]:
+        for slot, (_, result) in zip(self._slots, states, strict=True):
+            row[slot] = result()
+        return tuple([part(row) for part in self._project])
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+def _closure(chains: PatternChains, condition: Condition | None) -> Closure | None:
+    return None if condition is None else chains.condition(condition)
+
+
+def _amount(closure: Closure | None, row: Row, clause: str, default: int) -> int:
+    if closure is None:
+        return default
+    value = closure(row)
+    if type(value) is not int or value < 0:
+        raise QueryError("E2102", f"{clause} must be an Int of at least 0, got {value!r}")
+    return value
+
+
+def _order_columns(returns: ResolvedReturn, width: int) -> list[tuple[int, bool]]:
+    columns = []
+    fresh = width
+    for condition, descending in returns.order:
+        if isinstance(condition, int):
+            columns.append((condition, descending))
+        else:
+            columns.append((fresh, descending))
+            fresh += 1
+    return columns
+
+
+def _sort(rows: list[tuple[Any, ...]], column: int, descending: bool) -> None:
+    """Nulls last when ascending, first when descending, NaN next to them; stable."""
+    try:
+        rows.sort(key=lambda row: _order_key(row[column]), reverse=descending)
+    except TypeError as error:
+        raise QueryError("E2102", "ORDER BY met values of types that have no common order") from error
+
+
+def _order_key(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return (2, None)
+    return (1, None) if value != value else (0, value)  # noqa: PLR0124 - NaN alone is not itself
+
+
+def _distinct(rows: list[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
+    first: dict[Any, tuple[Any, ...]] = {}
+    for row in rows:
+        first.setdefault(tuple([distinct_key(value) for value in row[:width]]), row)
+    return list(first.values())
+
+
+def _exporters(projections: Sequence[Condition], schema: Schema) -> list[Callable[[Any], Any] | None] | None:
+    """What turns elements into images, for the columns that may hold any."""
+
+    def export(value: Any) -> Any:
+        return _with_images(value, schema)
+
+    exporters: list[Callable[[Any], Any] | None] = [
+        export if _may_hold_elements(p) else None for p in projections
+    ]
+    return exporters if any(exporters) else None
+
+
+def _with_images(value: Any, schema: Schema) -> Any:
+    if type(value) is Element:
+        return image_of(value, schema)
+    return [_with_images(item, schema) for item in value] if type(value) is list else value
+
+
+def _may_hold_elements(condition: Condition) -> bool:
+    return condition.type.kind in ("Node", "Edge", "List", "Any", "Union")

@@ -1,0 +1,216 @@
+"""Aggregates over the rows of a group: COUNT, SUM, AVG, MIN, MAX, COLLECT, each with DISTINCT and WHERE.
+
+An aggregate is a small object with `add(row)` and `result()`; nulls are skipped except by COUNT(*) and COLLECT (§2.6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Protocol
+
+from vedette.errors import QueryError
+from vedette.language.compile.execution_context import Row
+from vedette.language.functions.comparison import distinct_key
+from vedette.language.resolve.tree import AggregateCall
+from vedette.values import is_nan, wrap_int
+
+__all__ = [
+    "DEFAULT_COLLECT_LIMIT",
+    "Accumulator",
+    "collected",
+    "exact_average",
+    "exact_sum",
+    "make_aggregate",
+]
+
+DEFAULT_COLLECT_LIMIT = 10_000
+_EXACT_IN_FLOAT = 2**53
+
+
+class Accumulator(Protocol):
+    def add(self, value: Any) -> None: ...
+    def result(self) -> Any: ...
+
+
+def collected(values: list[Any], limit: int | None) -> list[Any]:
+    """What COLLECT yields: a written limit cuts silently, the default one refuses (E5003), -1 is no limit."""
+    if limit is None and len(values) > DEFAULT_COLLECT_LIMIT:
+        text = f"COLLECT met more than {DEFAULT_COLLECT_LIMIT:,} values: say [limit: n] or [limit: none]"
+        raise QueryError("E5003", text, fields={"limit": DEFAULT_COLLECT_LIMIT})
+    return values if limit is None or limit < 0 else values[:limit]
+
+
+class _Count:
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, value: Any) -> None:
+        self.total += 1
+
+    def result(self) -> int:
+        return self.total
+
+
+def exact_sum(total: Any, odd: Sequence[float], *, floats: bool) -> Any:
+    """A sum from its exact total; `odd` are the infinities and NaNs among the values.
+
+    Rounded once, at the end: the same values give the same sum in whatever order they come.
+    """
+    if odd:
+        return sum(odd)
+    if isinstance(total, timedelta):
+        return total
+    return _rounded(total) if floats else wrap_int(int(total))
+
+
+def exact_average(total: Any, odd: Sequence[float], count: int) -> Any:
+    """The rounded sum by the count; a mean of durations is cut to whole milliseconds."""
+    if odd:
+        return sum(odd) / count
+    if isinstance(total, timedelta):
+        return (total // count) - (total // count) % timedelta(milliseconds=1)
+    return (total if isinstance(total, int) else _rounded(total)) / count
+
+
+def _rounded(total: Fraction | float) -> float:
+    try:
+        return float(total)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf
+
+
+class _Sum:
+    """SUM, and AVG over it: integers and finite floats are added exactly."""
+
+    __slots__ = ("count", "floats", "odd", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total: Any = 0
+        self.floats: list[float] = []
+        self.odd: list[float] = []
+
+    def add(self, value: Any) -> None:
+        self.count += 1
+        if type(value) is not float:
+            self.total = value if type(self.total) is int and self.total == 0 else self.total + value
+        elif math.isfinite(value):
+            self.floats.append(value)
+        else:
+            self.odd.append(value)
+
+    def exact(self) -> Any:
+        """The exact total, or, when that is quicker, the float nearest to it."""
+        if not self.floats:
+            return self.total
+        try:
+            if -_EXACT_IN_FLOAT < self.total < _EXACT_IN_FLOAT:
+                return math.fsum((*self.floats, self.total))
+        except OverflowError:
+            pass
+        return sum(map(Fraction, self.floats), Fraction(self.total))
+
+    def result(self) -> Any:
+        if not self.count:
+            return None
+        return exact_sum(self.exact(), self.odd, floats=bool(self.floats or self.odd))
+
+
+class _Average(_Sum):
+    __slots__ = ()
+
+    def result(self) -> Any:
+        return exact_average(self.exact(), self.odd, self.count) if self.count else None
+
+
+class _Extreme:
+    """MIN and MAX. NaN contaminates, as it does in min(a, b): the order of the values must not matter."""
+
+    __slots__ = ("best", "better")
+
+    def __init__(self, better: Callable[[Any, Any], bool]) -> None:
+        self.better = better
+        self.best: Any = None
+
+    def add(self, value: Any) -> None:
+        if self.best is None or is_nan(value) or self.better(value, self.best):
+            self.best = value
+
+    def result(self) -> Any:
+        return self.best
+
+
+class _Collect:
+    __slots__ = ("limit", "values")
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.values: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        if self.limit is None or self.limit < 0 or len(self.values) < self.limit:
+            self.values.append(value)
+
+    def result(self) -> list[Any]:
+        return collected(self.values, self.limit)
+
+
+class _Distinct:
+    """Passes each value on once."""
+
+    __slots__ = ("inner", "seen")
+
+    def __init__(self, inner: Accumulator) -> None:
+        self.inner = inner
+        self.seen: set[Any] = set()
+
+    def add(self, value: Any) -> None:
+        key = distinct_key(value)
+        if key not in self.seen:
+            self.seen.add(key)
+            self.inner.add(value)
+
+    def result(self) -> Any:
+        return self.inner.result()
+
+
+def _plain(call: AggregateCall) -> Accumulator:
+    match call.name:
+        case "COUNT":
+            return _Count()
+        case "SUM":
+            return _Sum()
+        case "AVG":
+            return _Average()
+        case "MIN":
+            return _Extreme(lambda value, best: value < best)
+        case "MAX":
+            return _Extreme(lambda value, best: value > best)
+    return _Collect(call.limit)
+
+
+def make_aggregate(
+    call: AggregateCall, operand: Callable[[Row], Any] | None, where: Callable[[Row], Any] | None
+) -> Callable[[], tuple[Callable[[Row], None], Callable[[], Any]]]:
+    """A factory of (add a row, result) pairs, one for each group."""
+    keeps_null = call.name == "COLLECT" or operand is None
+
+    def make() -> tuple[Callable[[Row], None], Callable[[], Any]]:
+        accumulator = _Distinct(_plain(call)) if call.distinct else _plain(call)
+        add = accumulator.add
+
+        def add_row(row: Row) -> None:
+            if where is not None and not where(row):
+                return
+            value = operand(row) if operand is not None else True
+            if keeps_null or value is not None:
+                add(value)
+
+        return add_row, accumulator.result
+
+    return make

@@ -1,0 +1,71 @@
+"""Equality and order of values whose types only the run shows: unions, external attributes, mixed lists."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from vedette.element import Element
+from vedette.errors import QueryError
+from vedette.language.value_kinds import kind_of
+from vedette.values import is_nan
+
+__all__ = ["comparison", "distinct_key", "equal"]
+
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Null-safe equality: a Bool is never a number, an element equals its id."""
+    if isinstance(left, Element):
+        left = left.id
+    if isinstance(right, Element):
+        right = right.id
+    if (left is True or left is False) is not (right is True or right is False):
+        return False
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return bool(left == right)
+
+
+def comparison(op: str) -> Callable[[Any, Any], bool]:
+    """An order comparison that refuses values of different kinds."""
+    compare = _ORDER[op]
+
+    def apply(left: Any, right: Any) -> bool:
+        if _family(left) is not _family(right):
+            kinds = f"{kind_of(left)} and {kind_of(right)}"
+            raise QueryError("E2102", f"Invalid operator '{op}' for values of types {kinds}")
+        return compare(left, right)
+
+    return apply
+
+
+def _family(value: Any) -> type:
+    for kind in (bool, str, datetime, timedelta):
+        if isinstance(value, kind):
+            return kind
+    return float if isinstance(value, (int, float)) else object
+
+
+_NAN = (float, "NaN")
+"""NaN is not equal to itself, but it is one value all the same where values are counted; also after it was pickled."""
+
+
+def distinct_key(value: Any) -> Any:
+    """A hashable stand-in under which equal values, and only those, meet."""
+    kind = type(value)
+    if kind is Element:
+        return (Element, value.id)
+    if kind is bool:
+        return (bool, value)
+    if kind is list:
+        return (list, tuple(distinct_key(item) for item in value))
+    return _NAN if is_nan(value) else value

@@ -1,0 +1,179 @@
+"""Arithmetic: result types and implementations of + - * / % ++ and unary minus (spec/language.md §2.1.3-4).
+
+Operands are never null: null in, null out is the caller's work. Every implementation is total but for division by zero
+(E2101) and for timestamps and durations that leave the representable range (E2102); integers wrap at 64 bits.
+
+The tables below are the whole truth: an operation that is not in them does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from vedette.errors import QueryError
+from vedette.language.functions import arithmetic
+from vedette.language.types import (
+    ANY_VALUE,
+    DURATION,
+    FLOAT,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    union_of,
+)
+from vedette.language.value_kinds import KINDS, kind_of
+
+__all__ = ["ARITHMETIC", "implementation", "negation", "negation_type", "result_type"]
+
+Operation: TypeAlias = Callable[[Any, Any], Any]
+_LIST = list_of(ANY_VALUE)
+
+_TABLE: dict[str, dict[tuple[str, str], tuple[Type, Operation]]] = {
+    "+": {
+        ("Int", "Int"): (INT, arithmetic.add_ints),
+        ("Int", "Float"): (FLOAT, arithmetic.add_floats),
+        ("Float", "Int"): (FLOAT, arithmetic.add_floats),
+        ("Float", "Float"): (FLOAT, arithmetic.add_floats),
+        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.add_moments),
+        ("Duration", "Timestamp"): (TIMESTAMP, arithmetic.add_moments),
+        ("Duration", "Duration"): (DURATION, arithmetic.add_moments),
+        ("Timestamp", "Int"): (TIMESTAMP, arithmetic.add_milliseconds),
+        ("Duration", "Int"): (DURATION, arithmetic.add_milliseconds),
+        ("Int", "Timestamp"): (TIMESTAMP, arithmetic.milliseconds_plus),
+        ("Int", "Duration"): (DURATION, arithmetic.milliseconds_plus),
+        ("String", "String"): (STRING, arithmetic.concatenate),
+        ("List", "List"): (_LIST, arithmetic.concatenate),
+    },
+    "-": {
+        ("Int", "Int"): (INT, arithmetic.subtract_ints),
+        ("Int", "Float"): (FLOAT, arithmetic.subtract_floats),
+        ("Float", "Int"): (FLOAT, arithmetic.subtract_floats),
+        ("Float", "Float"): (FLOAT, arithmetic.subtract_floats),
+        ("Timestamp", "Duration"): (TIMESTAMP, arithmetic.subtract_moments),
+        ("Timestamp", "Timestamp"): (DURATION, arithmetic.subtract_moments),
+        ("Duration", "Duration"): (DURATION, arithmetic.subtract_moments),
+        ("Timestamp", "Int"): (TIMESTAMP, arithmetic.subtract_milliseconds),
+        ("Duration", "Int"): (DURATION, arithmetic.subtract_milliseconds),
+    },
+    "*": {
+        ("Int", "Int"): (INT, arithmetic.multiply_ints),
+        ("Int", "Float"): (FLOAT, arithmetic.multiply_floats),
+        ("Float", "Int"): (FLOAT, arithmetic.multiply_floats),
+        ("Float", "Float"): (FLOAT, arithmetic.multiply_floats),
+        ("Duration", "Int"): (DURATION, arithmetic.multiply_durations),
+        ("Int", "Duration"): (DURATION, arithmetic.multiply_durations),
+    },
+    "/": {
+        ("Int", "Int"): (INT, arithmetic.divide_ints),
+        ("Int", "Float"): (FLOAT, arithmetic.divide_floats),
+        ("Float", "Int"): (FLOAT, arithmetic.divide_floats),
+        ("Float", "Float"): (FLOAT, arithmetic.divide_floats),
+        ("Duration", "Int"): (DURATION, arithmetic.divide_duration),
+        ("Duration", "Duration"): (INT, arithmetic.duration_ratio),
+    },
+    "%": {
+        ("Int", "Int"): (INT, arithmetic.remainder_ints),
+        ("Int", "Float"): (FLOAT, arithmetic.remainder_floats),
+        ("Float", "Int"): (FLOAT, arithmetic.remainder_floats),
+        ("Float", "Float"): (FLOAT, arithmetic.remainder_floats),
+    },
+    "++": {
+        ("String", "String"): (STRING, arithmetic.concatenate),
+        ("List", "List"): (_LIST, arithmetic.concatenate),
+    },
+}
+_NEGATIONS: dict[str, tuple[Type, Callable[[Any], Any]]] = {
+    "Int": (INT, arithmetic.negate_int),
+    "Float": (FLOAT, arithmetic.negate_float),
+    "Duration": (DURATION, arithmetic.negate_duration),
+}
+ARITHMETIC = frozenset(_TABLE)
+_CLASSES = {kind: class_ for class_, kind in KINDS.items()}
+_BY_CLASS: dict[str, dict[tuple[type, type], Operation]] = {
+    op: {(_CLASSES[left], _CLASSES[right]): run for (left, right), (_, run) in rows.items()}
+    for op, rows in _TABLE.items()
+}
+_NEGATIONS_BY_CLASS = {_CLASSES[kind]: run for kind, (_, run) in _NEGATIONS.items()}
+
+
+def result_type(op: str, left: Type, right: Type) -> Type | None:
+    """The type of `left op right`; None says "Invalid operator '+' for types String and Int".
+
+    Null with anything the operator knows is Null. Of a union one fitting member is enough: the run decides.
+    """
+    rows = _TABLE[op]
+    exact = rows.get((left.kind, right.kind))
+    if exact is not None:
+        return left if exact[0] is _LIST and left == right else exact[0]
+    lefts, rights = _kinds(left), _kinds(right)
+    results = {
+        row[0]
+        for pair, row in rows.items()
+        if (lefts is None or pair[0] in lefts) and (rights is None or pair[1] in rights)
+    }
+    if not results:
+        return None
+    if "Null" in (left.kind, right.kind):
+        return NULL
+    if len(results) > 1 and "Any" in (left.kind, right.kind):
+        return ANY_VALUE
+    return union_of(tuple(results))
+
+
+def implementation(op: str, left: Type, right: Type) -> Operation:
+    """The function for these static types; for Any and unions one that looks at the values (QueryError E2102)."""
+    exact = _TABLE[op].get((left.kind, right.kind))
+    return exact[1] if exact is not None else _dispatcher(op)
+
+
+def negation_type(operand: Type) -> Type | None:
+    """The type of unary minus; None when there is none."""
+    exact = _NEGATIONS.get(operand.kind)
+    if exact is not None:
+        return exact[0]
+    if operand.kind in ("Null", "Any"):
+        return operand
+    results = {_NEGATIONS[member.kind][0] for member in operand.members if member.kind in _NEGATIONS}
+    return union_of(tuple(results)) if results and operand.kind == "Union" else None
+
+
+def negation(operand: Type) -> Callable[[Any], Any]:
+    exact = _NEGATIONS.get(operand.kind)
+    return exact[1] if exact is not None else _negate_any
+
+
+# --- types that only the run shows ------------------------------------------------------------------------------
+
+
+def _kinds(type_: Type) -> frozenset[str] | None:
+    """The kinds that an operand may turn out to have; None for every kind, and for a null that has none."""
+    if type_.kind in ("Any", "Null"):
+        return None
+    return frozenset(member.kind for member in (type_.members if type_.kind == "Union" else (type_,)))
+
+
+def _dispatcher(op: str) -> Operation:
+    by_class = _BY_CLASS[op]
+
+    def run(left: Any, right: Any) -> Any:
+        found = by_class.get((left.__class__, right.__class__))
+        if found is None:
+            raise _invalid(op, f"types {kind_of(left)} and {kind_of(right)}")
+        return found(left, right)
+
+    return run
+
+
+def _negate_any(operand: Any) -> Any:
+    found = _NEGATIONS_BY_CLASS.get(operand.__class__)
+    if found is None:
+        raise _invalid("-", f"type {kind_of(operand)}")
+    return found(operand)
+
+
+def _invalid(op: str, operands: str) -> QueryError:
+    return QueryError("E2102", f"Invalid operator '{op}' for {operands}")

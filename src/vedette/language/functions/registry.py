@@ -1,0 +1,258 @@
+"""The built-in functions: names, arities, result types and implementations (spec/language.md §2.4).
+
+An implementation takes plain, non-null values; null in, null out is the caller's work unless `null_safe`. Two sorts
+have a `call` that is never called: those that `needs_context` (the compiler takes the answer from the execution
+context), and the `lazy` one, coalesce (the compiler evaluates its arguments one by one). `type_of` names the kind of a
+plain value or an element; for an id, which only its static type tells from a string, the compiler asks the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from vedette.errors import QueryError
+from vedette.language.functions import number_functions, text_functions, time_functions
+from vedette.language.functions.formats import FORMATS
+from vedette.language.types import (
+    ANY_VALUE,
+    BOOL,
+    FLOAT,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Type,
+    describe,
+    list_of,
+    node_type,
+    union_of,
+)
+from vedette.language.value_kinds import kind_of, type_of_value
+
+__all__ = ["FUNCTIONS", "Function", "function_named", "implementation"]
+
+Result: TypeAlias = Callable[[tuple[Type, ...]], Type | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    name: str
+    """As the documentation spells it; look up case-insensitively."""
+    arity: tuple[int, int | None]
+    """Fewest and most arguments; None is any number."""
+    result: Result
+    """The result's type for arguments of these types (as many as `arity` says), or a str: what is wrong (E2003)."""
+    call: Callable[..., Any]
+    """For values of the static types that `result` accepted; never for null unless `null_safe`."""
+    null_safe: bool = False
+    """Called with nulls too: is_null, is_not_null."""
+    needs_context: bool = False
+    lazy: bool = False
+
+
+# --- result types -----------------------------------------------------------------------------------------------
+
+_UNCERTAIN = frozenset({"Any", "Null"})
+
+
+def _fits(type_: Type, kinds: tuple[str, ...]) -> bool:
+    """Of a union one fitting member is enough: the run decides."""
+    if type_.kind == "Union":
+        return any(_fits(member, kinds) for member in type_.members)
+    return type_.kind in kinds or type_.kind in _UNCERTAIN
+
+
+def _takes(name: str, parameters: tuple[str, ...], result: Type | Result) -> Result:
+    """A rule for parameters given as `Int|Float`; a result that depends on the arguments is a rule of its own."""
+    wanted = tuple(tuple(parameter.split("|")) for parameter in parameters)
+
+    def rule(types: tuple[Type, ...]) -> Type | str:
+        for place, (type_, kinds) in enumerate(zip(types, wanted, strict=False), start=1):
+            if not _fits(type_, kinds):
+                which = f"argument {place} of {name}()" if len(wanted) > 1 else f"the argument of {name}()"
+                return f"{which} must be {' or '.join(kinds)}, not {describe(type_)}"
+        return result if isinstance(result, Type) else result(types)
+
+    return rule
+
+
+def _anything(result: Type) -> Result:
+    return lambda _: result
+
+
+def _first(types: tuple[Type, ...]) -> Type:
+    return types[0]
+
+
+def _common(name: str) -> Result:
+    """min and max: both of one type, or Int with Float, which gives Float."""
+
+    def rule(types: tuple[Type, ...]) -> Type | str:
+        left, right = types
+        if left == right or right.kind == "Null":
+            return left
+        if left.kind == "Null":
+            return right
+        if left.is_numeric and right.is_numeric:
+            return FLOAT
+        if {left.kind, right.kind} & {"Any", "Union"}:
+            return ANY_VALUE
+        return f"{name}() needs two values of one type, not {describe(left)} and {describe(right)}"
+
+    return rule
+
+
+def _first_known(types: tuple[Type, ...]) -> Type:
+    known = tuple(type_ for type_ in types if type_.kind != "Null")
+    if any(type_.kind == "Any" for type_ in known):
+        return ANY_VALUE
+    return union_of(known) if known else NULL
+
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+_ORDERED = "Int|Float|String|Timestamp|Duration"
+
+
+def _plain(
+    name: str, parameters: tuple[str, ...], result: Type | Result, call: Callable[..., Any]
+) -> Function:
+    size = len(parameters)
+    return Function(name=name, arity=(size, size), result=_takes(name, parameters, result), call=call)
+
+
+def _text_functions() -> list[Function]:
+    text = ("String",)
+    substring = _takes("substring", ("String", "Int", "Int"), STRING)
+    return [
+        _plain("length", ("String|List",), INT, text_functions.length),
+        _plain("len", ("String|List",), INT, text_functions.length),
+        _plain("lower", text, STRING, text_functions.lower),
+        _plain("upper", text, STRING, text_functions.upper),
+        _plain("trim", text, STRING, text_functions.trim),
+        _plain("contains", text * 2, BOOL, text_functions.contains),
+        _plain("starts_with", text * 2, BOOL, text_functions.starts_with),
+        _plain("ends_with", text * 2, BOOL, text_functions.ends_with),
+        Function(name="substring", arity=(2, 3), result=substring, call=text_functions.substring),
+        _plain("replace", text * 3, STRING, text_functions.replace),
+        _plain("split", text * 2, list_of(STRING), text_functions.split),
+        *(_plain(f"is_{name}", text, BOOL, test) for name, test in FORMATS.items()),
+    ]
+
+
+def _number_functions() -> list[Function]:
+    number = ("Int|Float",)
+    return [
+        _plain("abs", ("Int|Float|Duration",), _first, number_functions.absolute),
+        _plain("min", (_ORDERED, _ORDERED), _common("min"), number_functions.smaller),
+        _plain("max", (_ORDERED, _ORDERED), _common("max"), number_functions.larger),
+        _plain("floor", number, INT, number_functions.floor),
+        _plain("ceil", number, INT, number_functions.ceil),
+        _plain("round", number, INT, number_functions.round_half_up),
+        _plain("is_nan", number, BOOL, number_functions.is_nan),
+    ]
+
+
+def _time_functions() -> list[Function]:
+    return [
+        _plain("timestamp", ("String",), TIMESTAMP, time_functions.timestamp),
+        *(_plain(name, ("Timestamp",), INT, part) for name, part in time_functions.PARTS.items()),
+        *(
+            _plain(f"to_{unit}", ("Duration",), INT, time_functions.to_unit(unit))
+            for unit in time_functions.UNITS
+        ),
+    ]
+
+
+def _null_functions() -> list[Function]:
+    one = (1, 1)
+    return [
+        Function(
+            name="is_null",
+            arity=one,
+            result=_anything(BOOL),
+            call=lambda value: value is None,
+            null_safe=True,
+        ),
+        Function(
+            name="is_not_null",
+            arity=one,
+            result=_anything(BOOL),
+            call=lambda value: value is not None,
+            null_safe=True,
+        ),
+        Function(
+            name="coalesce", arity=(1, None), result=_first_known, call=_unavailable("coalesce"), lazy=True
+        ),
+        Function(name="type_of", arity=one, result=_anything(STRING), call=kind_of),
+    ]
+
+
+_CONTEXT: dict[str, Type] = {
+    "now": TIMESTAMP,
+    "wall_time": TIMESTAMP,
+    "logical_time": INT,
+    "current_actor": node_type(),
+    "current_session": node_type("_Session"),
+    "operation": STRING,
+    "target": ANY_VALUE,
+    "target_type": STRING,
+    "target_attr": STRING,
+}
+
+
+def _context_functions() -> list[Function]:
+    return [
+        Function(
+            name=name, arity=(0, 0), result=_anything(result), call=_unavailable(name), needs_context=True
+        )
+        for name, result in _CONTEXT.items()
+    ]
+
+
+def _unavailable(name: str) -> Callable[..., Any]:
+    def call(*_: Any) -> Any:
+        raise AssertionError(f"{name}() is evaluated by the compiler, never called")
+
+    return call
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    function.name: function
+    for functions in (
+        _text_functions(),
+        _number_functions(),
+        _time_functions(),
+        _null_functions(),
+        _context_functions(),
+    )
+    for function in functions
+}
+"""By lower-case name; `len` is `length`."""
+
+
+def function_named(name: str) -> Function | None:
+    """The function of this name in any spelling of case, or None."""
+    return FUNCTIONS.get(name.lower())
+
+
+def implementation(function: Function, types: tuple[Type, ...]) -> Callable[..., Any]:
+    """`function.call` when the static types are certain; otherwise one that looks at the values first (E2102)."""
+    certain = all(type_.kind not in ("Any", "Union") for type_ in types)
+    if certain or function.null_safe or function.needs_context or function.lazy:
+        return function.call
+    return _checked(function)
+
+
+def _checked(function: Function) -> Callable[..., Any]:
+    result, call = function.result, function.call
+
+    def run(*arguments: Any) -> Any:
+        problem = result(tuple(map(type_of_value, arguments)))
+        if isinstance(problem, str):
+            raise QueryError("E2102", problem)
+        return call(*arguments)
+
+    return run

@@ -1,0 +1,213 @@
+"""Text to tokens: one regular expression, one pass (spec/language.md §1.1, §1.2).
+
+A token is a name, a literal, `#id`, `$parameter` or punctuation. Every literal token (string, int, float, timestamp,
+duration) carries its ordinal among the literals of the text: `lifting.py` finds the same ones in the same order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from vedette.errors import ParseError
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.parser.limits import DEFAULT_LIMITS, Limits
+from vedette.language.parser.literals import (
+    CONTROL,
+    CONVERTERS,
+    DURATION,
+    FLOAT,
+    INT,
+    NAME,
+    STRING,
+    TIMESTAMP,
+    WORD_END,
+    read_string,
+)
+from vedette.values import Value
+
+__all__ = ["LITERAL_KINDS", "Lexed", "Token", "tokenize"]
+
+LITERAL_KINDS = frozenset(CONVERTERS)
+
+
+class Token(NamedTuple):
+    """`word` is what the parser compares: a name in upper case, or the punctuation; empty for everything else."""
+
+    kind: str
+    """name, string, int, float, timestamp, duration, id, param, end, or the punctuation itself."""
+    word: str
+    text: str
+    value: Value
+    """Of a literal its value, of an `#id` the id or the name of its parameter, of a `$param` the name."""
+    start: int
+    end: int
+    ordinal: int
+    """Among the literals of the text, from zero; -1 for what is none."""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.start, self.end)
+
+
+class Lexed(NamedTuple):
+    tokens: tuple[Token, ...]
+    """Ends with several `end` tokens, so that looking ahead needs no test."""
+    docs: Mapping[int, str]
+    """Doc comments by the index of the token they stand before."""
+    literals: tuple[Value, ...]
+    """In order of their ordinals."""
+
+
+_TOKEN: Final = re.compile(
+    rf"""[ \t\r\n]*+(?:
+      (?P<name>{NAME})
+    | (?P<mark>[(){{}}\[\],;%|*]|::?|\.\.?|=>?|!=|<=?|>=?|\+\+?|\?\??|->|-(?!-)|/(?!\*))
+    | (?P<string>{STRING})
+    | (?P<duration>{DURATION})
+    | (?P<float>{FLOAT})
+    | (?P<number>[0-9]++(?:\.[0-9]++)?+[A-Za-z_][A-Za-z0-9_]*+)
+    | (?P<int>{INT})
+    | (?P<timestamp>{TIMESTAMP})
+    | (?P<id>[#](?:{NAME}|[0-9]++{WORD_END}|{STRING}|\${NAME}))
+    | (?P<param>\${NAME}(?:\?(?=\?\?)|\?(?!\?))?+)
+    | (?P<end>\Z)
+    | (?P<doc>---(?!-)[^\n]*+)
+    | (?P<comment>--[^\n]*+|/\*[\s\S]*?\*/)
+    | (?P<opened>/\*[\s\S]*+)
+    | (?P<quote>"[^\n]*+)
+    | (?P<moment>@[0-9A-Za-z_:.+-]*+)
+    | (?P<bad>[\s\S])
+    )""",
+    re.VERBOSE,
+)
+_FORBIDDEN: Final = re.compile(f"[{CONTROL}]")
+_MISTAKES: Mapping[str, tuple[str, str]] = {
+    "opened": ("E1001", "this comment is not closed; end it with */"),
+    "number": ("E1002", "this is neither a number nor a duration such as 30s, 16ms, 7d or 1.5.seconds"),
+    "quote": ("E1002", 'this string is not closed on its line; end it with " and write a line break as \\n'),
+    "moment": ("E1002", "this is not a timestamp; write it as @2026-01-31 or @2026-01-31T08:30:00Z"),
+}
+_CHARACTERS: Mapping[str, tuple[str, str]] = {
+    "'": ("E1005", "strings stand in double quotes"),
+    "`": ("E1005", "names need no quotes"),
+    "!": ("E1005", "write NOT, or != for unequal"),
+    "&": ("E1005", "write AND"),
+    "#": ("E1001", 'an id follows a #, as in #name, #"any text", #7 or #$parameter'),
+    "$": ("E1001", "the name of a parameter follows a $, as in $title"),
+}
+
+
+def tokenize(text: str, limits: Limits = DEFAULT_LIMITS) -> Lexed:
+    """Raises ParseError with every lexical mistake in the text."""
+    if len(text) > limits.max_source_characters:
+        advice = f"the text has {len(text):,} characters; the limit is {limits.max_source_characters:,}"
+        raise _error([Diagnostic(code="E1003", message=advice, span=Span(0, 0), source=text[:200])])
+    if _FORBIDDEN.search(text):
+        raise _error(_forbidden(text, limits))
+    scan = _Scan(text, limits)
+    scan.run()
+    if scan.diagnostics:
+        raise _error(scan.diagnostics)
+    last = len(text)
+    scan.tokens.extend([Token("end", "", "", None, last, last, -1)] * 4)
+    return Lexed(tuple(scan.tokens), scan.docs, tuple(scan.literals))
+
+
+class _Scan:
+    __slots__ = ("diagnostics", "docs", "limits", "literals", "text", "tokens")
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        self.text = text
+        self.limits = limits
+        self.tokens: list[Token] = []
+        self.docs: dict[int, str] = {}
+        self.literals: list[Value] = []
+        self.diagnostics: list[Diagnostic] = []
+
+    def run(self) -> None:
+        text, tokens, most = self.text, self.tokens, self.limits.max_tokens
+        begin = 1 if text.startswith("\ufeff") else 0
+        append, new = tokens.append, tuple.__new__  # half the time of calling Token
+        for match in _TOKEN.finditer(text, begin):
+            kind: str = match.lastgroup  # type: ignore[assignment]
+            start, end = match.span(kind)
+            piece = text[start:end]
+            if kind == "name":
+                append(new(Token, ("name", piece.upper(), piece, None, start, end, -1)))
+            elif kind == "mark":
+                append(new(Token, (piece, piece, piece, None, start, end, -1)))
+            elif kind == "end":
+                return
+            elif kind != "comment":
+                self.other(kind, piece, start, end)
+                if len(self.diagnostics) >= self.limits.max_diagnostics:
+                    return
+            if len(tokens) > most:
+                self.wrong("E1003", f"the text has more than {most:,} tokens", start, end)
+                return
+
+    def other(self, kind: str, piece: str, start: int, end: int) -> None:
+        """Literals, references, doc comments and mistakes."""
+        if kind in LITERAL_KINDS:
+            self.literal(kind, piece, start, end)
+        elif kind == "id":
+            self.reference(piece, start, end)
+        elif kind == "param":
+            self.tokens.append(Token("param", "", piece, piece[1:].rstrip("?"), start, end, -1))
+        elif kind == "doc":
+            index, line = len(self.tokens), piece[3:].removeprefix(" ").rstrip()
+            self.docs[index] = f"{self.docs[index]}\n{line}" if index in self.docs else line
+        elif kind == "bad":
+            code, advice = _CHARACTERS.get(
+                piece, ("E1005", "it has no place outside of strings and comments")
+            )
+            self.wrong(code, f"the character {_show(piece)} is not expected here: {advice}", start, end)
+        else:
+            self.wrong(*_MISTAKES[kind], start, end)
+
+    def literal(self, kind: str, piece: str, start: int, end: int) -> None:
+        try:
+            value = CONVERTERS[kind](piece)
+        except ValueError as error:
+            self.wrong("E1002", str(error), start, end)
+            return
+        self.tokens.append(Token(kind, "", piece, value, start, end, len(self.literals)))
+        self.literals.append(value)
+
+    def reference(self, piece: str, start: int, end: int) -> None:
+        name = piece[1:].removeprefix("$")
+        if name[0] == '"':
+            try:
+                name = read_string(name)
+            except ValueError as error:
+                self.wrong("E1002", str(error), start, end)
+        self.tokens.append(Token("id", "", piece, name, start, end, -1))
+
+    def wrong(self, code: str, message: str, start: int, end: int) -> None:
+        self.diagnostics.append(
+            Diagnostic(code=code, message=message, span=Span(start, end), source=self.text)
+        )
+
+
+def _forbidden(text: str, limits: Limits) -> list[Diagnostic]:
+    found = []
+    for match in _FORBIDDEN.finditer(text):
+        message = (
+            f"the character {_show(match[0])} may not stand in a text; in a string write it as an escape"
+        )
+        found.append(Diagnostic(code="E1005", message=message, span=Span(*match.span()), source=text))
+        if len(found) == limits.max_diagnostics:
+            break
+    return found
+
+
+def _show(character: str) -> str:
+    return character if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def _error(diagnostics: list[Diagnostic]) -> ParseError:
+    first = diagnostics[0]
+    fields = {"line": first.line, "column": first.column}
+    return ParseError(first.code, first.message, fields=fields, diagnostics=diagnostics)

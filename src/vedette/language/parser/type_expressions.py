@@ -1,0 +1,68 @@
+"""Type expressions (spec/language.md §1.3)."""
+
+from __future__ import annotations
+
+from vedette.language.parser.cursor import Cursor
+from vedette.language.syntax.expressions import (
+    AnyType,
+    EdgeReferenceType,
+    NamedType,
+    OptionalType,
+    TypeExpression,
+    UnionType,
+)
+
+__all__ = ["TypeParser"]
+
+
+class TypeParser(Cursor):
+    __slots__ = ()
+
+    def type_expression(self) -> TypeExpression:
+        """`A | B`, flat; `?` binds tighter than `|`."""
+        start = self.token.start
+        first = self.optional_type()
+        if self.token.word != "|":
+            return first
+        members = [first]
+        while self.accept("|"):
+            members.append(self.optional_type())
+        flat: list[TypeExpression] = []
+        for member in members:
+            flat.extend(member.members if isinstance(member, UnionType) else (member,))
+        return UnionType(tuple(flat), span=self.span_from(start))
+
+    def optional_type(self) -> TypeExpression:
+        """`T?`; more question marks add nothing."""
+        start = self.token.start
+        inner = self.single_type()
+        optional = isinstance(inner, OptionalType)
+        while self.token.word in ("?", "??"):
+            self.take()
+            if not optional:
+                inner, optional = OptionalType(inner, span=self.span_from(start)), True
+        return inner
+
+    def single_type(self) -> TypeExpression:
+        start = self.token.start
+        if self.token.word == "(":
+            self.enter(2)
+            self.take()
+            inner = self.type_expression()
+            self.expect(")", "after the type")
+            self.depth -= 2
+            return inner
+        if self.token.word == "EDGE" and self.peek() == "<":
+            return self.edge_reference()
+        name = self.qualified("a type")
+        if name.upper() == "ANY":
+            return AnyType(span=self.span_from(start))
+        return NamedType(name, span=self.span_from(start))
+
+    def edge_reference(self) -> EdgeReferenceType:
+        """`edge<causes>`, `edge<any>`."""
+        start = self.take().start
+        self.expect("<")
+        name = self.qualified("an edge type or `any`")
+        self.expect(">", "after the edge type")
+        return EdgeReferenceType(None if name.upper() == "ANY" else name, span=self.span_from(start))

@@ -1,0 +1,330 @@
+"""SPAWN, LINK, SET, KILL and UNLINK ▸ resolved actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.queries import ResolvedQuery, ResolvedReturn, resolve_blocks, resolve_return
+from vedette.language.resolve.scope import Scope
+from vedette.language.resolve.tree import Condition, Reference, Slot
+from vedette.language.resolve.types import attribute_places
+from vedette.language.schema.model import EdgeType, NodeType
+from vedette.language.syntax import expressions as syntax
+from vedette.language.syntax import statements
+from vedette.language.types import Type, edge_type, node_type
+
+__all__ = [
+    "Endpoints",
+    "ResolvedAction",
+    "ResolvedKill",
+    "ResolvedLink",
+    "ResolvedSet",
+    "ResolvedSpawn",
+    "ResolvedSubquery",
+    "ResolvedTarget",
+    "ResolvedUnlink",
+    "resolve_action",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSpawn:
+    type: str
+    assignments: tuple[tuple[str, Condition], ...]
+    slot: int
+    variable: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSubquery:
+    """`{ MATCH … RETURN v }`; `slot` holds the element that each row returns."""
+
+    query: ResolvedQuery
+    returns: ResolvedReturn
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """UNLINK edge(a, _): None is a wildcard."""
+
+    edge: str
+    targets: tuple[Condition | None, ...]
+
+
+ResolvedTarget: TypeAlias = Condition | ResolvedSubquery | Endpoints
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedLink:
+    edge: str
+    targets: tuple[ResolvedSpawn | ResolvedSubquery | Condition, ...]
+    assignments: tuple[tuple[str, Condition], ...]
+    slot: int
+    variable: str | None
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSet:
+    target: ResolvedTarget
+    assignments: tuple[tuple[str, Condition], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedKill:
+    target: ResolvedTarget
+    cascade: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedUnlink:
+    target: ResolvedTarget
+
+
+ResolvedAction: TypeAlias = ResolvedSpawn | ResolvedLink | ResolvedSet | ResolvedKill | ResolvedUnlink
+
+
+def resolve_action(
+    resolver: PatternResolver, action: statements.Action, scope: Scope
+) -> tuple[ResolvedAction, ...]:
+    """One action, or the several items of a chained SPAWN; what they bind is added to the scope."""
+    match action:
+        case statements.Spawn():
+            return tuple(_spawn(resolver, item, scope) for item in action.items)
+        case statements.Link():
+            return (_link(resolver, action, scope),)
+        case statements.Set():
+            return (_set(resolver, action, scope),)
+        case statements.Kill():
+            return (ResolvedKill(_target(resolver, action.target, scope, "Node"), action.cascade),)
+        case statements.Unlink():
+            return (ResolvedUnlink(_target(resolver, action.target, scope, "Edge")),)
+
+
+# --- making -----------------------------------------------------------------------------------------------------
+
+
+def _spawn(resolver: PatternResolver, item: statements.SpawnItem, scope: Scope) -> ResolvedSpawn:
+    node = _node_type(resolver, item)
+    assignments: tuple[tuple[str, Condition], ...] = ()
+    if node is not None:
+        assignments = _assignments(resolver, item.assignments, node_type(node.name), scope)
+        _check_complete(resolver, node, item.assignments, item)
+    name = node.name if node is not None else ""
+    slot = scope.bind(item.variable or f"_spawn{scope.frame.size}", node_type(name) if name else node_type())
+    return ResolvedSpawn(name, assignments, slot.slot, item.variable)
+
+
+def _node_type(resolver: PatternResolver, item: statements.SpawnItem) -> NodeType | None:
+    report = resolver.frame.report
+    if not isinstance(item.type, syntax.NamedType):
+        report("E2003", "SPAWN needs one node type", item.type.span)
+        return None
+    node = resolver.frame.schema.nodes.get(item.type.name)
+    if node is None:
+        report("E2001", f"Unknown type '{item.type.name}'", item.type.span)
+    elif node.protected:
+        report("E2012", f"Cannot create protected type '{node.name}'", item.type.span)
+    elif node.abstract:
+        report("E2013", f"Cannot instantiate abstract type '{node.name}'", item.type.span)
+    else:
+        return node
+    return None
+
+
+def _check_complete(
+    resolver: PatternResolver,
+    holder: NodeType | EdgeType,
+    given: Sequence[statements.Assignment],
+    at: statements.SpawnItem | statements.Link,
+) -> None:
+    names = {assignment.name for assignment in given}
+    for attribute in holder.attributes.values():
+        if attribute.required and attribute.default is None and attribute.name not in names:
+            text = f"Attribute '{attribute.name}' of '{holder.name}' is required: give it a value"
+            resolver.frame.report("E3002", text, at.span)
+
+
+def _assignments(
+    resolver: PatternResolver, given: Sequence[statements.Assignment], type_: Type, scope: Scope
+) -> tuple[tuple[str, Condition], ...]:
+    found: list[tuple[str, Condition]] = []
+    seen: set[str] = set()
+    for assignment in given:
+        value = resolver.resolve(assignment.expression, scope)
+        if assignment.name in seen:
+            resolver.frame.report("E2005", f"Attribute '{assignment.name}' is given twice", assignment.span)
+        seen.add(assignment.name)
+        if _assignable(resolver, assignment, value, type_):
+            found.append((assignment.name, value))
+    return tuple(found)
+
+
+def _assignable(
+    resolver: PatternResolver, assignment: statements.Assignment, value: Condition, type_: Type
+) -> bool:
+    places = attribute_places(resolver.frame, type_, assignment.name)
+    if isinstance(places, str):
+        resolver.frame.report("E2002", places, assignment.span)
+        return False
+    if not any(_fits(value.type, attribute.type) for attribute in places[1]):
+        text = (
+            f"Attribute '{assignment.name}' is {places[1][0].type}, the value is {value.type} (type mismatch)"
+        )
+        resolver.frame.report("E2003", text, assignment.expression.span)
+        return False
+    return True
+
+
+def _fits(value: Type, wanted: Type) -> bool:
+    """Whether a value of this static type may be stored; what only the run shows is checked then."""
+    if value == wanted or value.kind in ("Any", "Null") or wanted.kind == "Any":
+        return True
+    if value.kind == "Union":
+        return any(_fits(member, wanted) for member in value.members)
+    if wanted.kind == "Union":
+        return any(_fits(value, member) for member in wanted.members)
+    if wanted.is_reference or wanted.kind == "ID":
+        return value.is_reference or value.kind in ("ID", "String")
+    if value.kind == "Int":
+        return wanted.kind in ("Float", "Timestamp", "Duration")
+    return value.kind == wanted.kind
+
+
+def _link(resolver: PatternResolver, link: statements.Link, scope: Scope) -> ResolvedLink:
+    edge = resolver.frame.schema.edges.get(link.edge)
+    report = resolver.frame.report
+    if edge is None:
+        report("E2001", f"Unknown edge type '{link.edge}'", link.span)
+    elif edge.protected:
+        report("E2012", f"Cannot create protected type '{edge.name}'", link.span)
+    elif edge.arity != len(link.targets):
+        text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(link.targets)} (arity)"
+        report("E2007", text, link.span)
+    targets = tuple(_link_target(resolver, target, scope) for target in link.targets)
+    assignments: tuple[tuple[str, Condition], ...] = ()
+    if edge is not None:
+        assignments = _assignments(resolver, link.assignments, edge_type(edge.name), scope)
+        _check_complete(resolver, edge, link.assignments, link)
+        _check_targets(resolver, edge, targets, link)
+    slot = scope.bind(link.variable or f"_link{scope.frame.size}", edge_type(link.edge))
+    return ResolvedLink(link.edge, targets, assignments, slot.slot, link.variable, link.if_not_exists)
+
+
+def _link_target(
+    resolver: PatternResolver, target: statements.LinkTarget, scope: Scope
+) -> ResolvedSpawn | ResolvedSubquery | Condition:
+    if isinstance(target, statements.SpawnItem):
+        return _spawn(resolver, target, scope)
+    if isinstance(target, statements.Subquery):
+        return _subquery(resolver, target, scope)
+    value = resolver.resolve(target, scope)
+    if not value.type.is_reference and value.type.kind not in ("ID", "String", "Any", "Null", "Union"):
+        resolver.frame.report(
+            "E2003", f"A target must be an element or an id, this is {value.type}", target.span
+        )
+    return value
+
+
+def _check_targets(
+    resolver: PatternResolver,
+    edge: EdgeType,
+    targets: tuple[ResolvedSpawn | ResolvedSubquery | Condition, ...],
+    link: statements.Link,
+) -> None:
+    for parameter, target, written in zip(edge.parameters, targets, link.targets, strict=False):
+        known = node_type(target.type) if isinstance(target, ResolvedSpawn) and target.type else None
+        if isinstance(target, Slot):
+            known = target.type
+        if known is not None and resolver.disjoint(known, parameter.type):
+            text = (
+                f"'{edge.name}' joins {parameter.type} as '{parameter.name}', this is {known} (type mismatch)"
+            )
+            resolver.frame.report("E2003", text, written.span)
+
+
+# --- targets ----------------------------------------------------------------------------------------------------
+
+
+def _target(resolver: PatternResolver, target: statements.Target, scope: Scope, kind: str) -> ResolvedTarget:
+    if isinstance(target, statements.Subquery):
+        return _subquery(resolver, target, scope)
+    if isinstance(target, statements.ByEndpoints):
+        return _endpoints(resolver, target, scope)
+    if isinstance(target, syntax.Variable) and scope.find(target.name) is None:
+        return Reference(target.name, False)
+    found = resolver.resolve(target, scope)
+    for name in sorted(found.type.names or ()):
+        if name.startswith("_"):
+            resolver.frame.report("E2012", f"Cannot write protected type '{name}'", target.span)
+    wrong = {"Node": "Edge", "Edge": "Node"}.get(kind)
+    if found.type.kind == wrong:
+        verb = (
+            "KILL takes a node: use UNLINK for an edge"
+            if kind == "Node"
+            else "UNLINK takes an edge: use KILL for a node"
+        )
+        resolver.frame.report("E2003", verb, target.span)
+    return found
+
+
+def _endpoints(resolver: PatternResolver, target: statements.ByEndpoints, scope: Scope) -> ResolvedTarget:
+    edge = resolver.frame.schema.edges.get(target.edge)
+    if edge is None:
+        resolver.frame.report("E2001", f"Unknown edge type '{target.edge}'", target.span)
+    elif edge.arity != len(target.targets):
+        text = f"Edge '{edge.name}' expects {edge.arity} targets, got {len(target.targets)} (arity)"
+        resolver.frame.report("E2007", text, target.span)
+    ends = tuple(
+        None if isinstance(end, syntax.Wildcard) else resolver.resolve(end, scope) for end in target.targets
+    )
+    return Endpoints(target.edge, ends)
+
+
+def _subquery(resolver: PatternResolver, subquery: statements.Subquery, scope: Scope) -> ResolvedSubquery:
+    inner = scope.inner()
+    match = subquery.match
+    query = resolve_blocks(resolver, match.blocks, match.optional, inner)
+    returns = resolve_return(resolver, match.returns, inner)
+    if len(returns.columns) != 1 or not returns.projections[0].type.is_reference:
+        resolver.frame.report(
+            "E2009", "A subquery in the place of a target must RETURN one element", subquery.span
+        )
+    for projection in returns.projections:
+        for name in sorted(projection.type.names or ()):
+            if name.startswith("_"):
+                resolver.frame.report("E2012", f"Cannot write protected type '{name}'", subquery.span)
+    return ResolvedSubquery(query, returns)
+
+
+def _set(resolver: PatternResolver, action: statements.Set, scope: Scope) -> ResolvedSet:
+    target = _target(resolver, action.target, scope, "any")
+    type_ = _target_type(target)
+    if isinstance(target, Endpoints):
+        type_ = edge_type(target.edge) if target.edge in resolver.frame.schema.edges else None
+    if type_ is not None and type_.is_reference:
+        _check_writable(resolver, type_, action)
+        return ResolvedSet(target, _assignments(resolver, action.assignments, type_, scope))
+    values = tuple((a.name, resolver.resolve(a.expression, scope)) for a in action.assignments)
+    return ResolvedSet(target, values)
+
+
+def _target_type(target: ResolvedTarget) -> Type | None:
+    if isinstance(target, ResolvedSubquery):
+        return target.returns.projections[0].type if target.returns.projections else None
+    if isinstance(target, Endpoints) or target.type.kind == "ID":
+        return None
+    return target.type
+
+
+def _check_writable(resolver: PatternResolver, type_: Type, action: statements.Set) -> None:
+    for name in sorted(type_.names or ()):
+        holder = resolver.frame.schema.nodes.get(name) or resolver.frame.schema.edges.get(name)
+        for assignment in action.assignments:
+            attribute = holder.attributes.get(assignment.name) if holder is not None else None
+            if attribute is not None and attribute.readonly:
+                text = f"Attribute '{assignment.name}' of '{name}' is readonly: it can only be given when it is created"
+                resolver.frame.report("E3004", text, assignment.span)

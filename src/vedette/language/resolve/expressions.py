@@ -1,0 +1,397 @@
+"""Expressions ▸ resolved conditions: names become registers, every node gets a type, mistakes are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from vedette.language.functions import operators
+from vedette.language.functions.registry import FUNCTIONS
+from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.scope import QUERY, Frame, Place, Scope
+from vedette.language.resolve.tree import Condition, Fixed
+from vedette.language.resolve.types import attribute_places, concrete_types
+from vedette.language.schema.model import AttributeType, EdgeType, NodeType
+from vedette.language.syntax import expressions as syntax
+from vedette.language.syntax.expressions import Expression
+from vedette.language.types import (
+    ANY_VALUE,
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    Type,
+    comparable,
+    list_of,
+    node_type,
+    orderable,
+    union_of,
+)
+
+__all__ = ["ExpressionResolver", "type_of_value"]
+
+_UNRESOLVED = Fixed(None, ANY_VALUE)
+_BOOLEAN = frozenset({"Bool", "Any", "Null"})
+_TEXT = frozenset({"String", "Any", "Null"})
+_VALUE_TYPES: dict[type, Type] = {
+    str: STRING,
+    int: INT,
+    float: FLOAT,
+    bool: BOOL,
+    datetime: TIMESTAMP,
+    timedelta: DURATION,
+    type(None): NULL,
+    list: list_of(ANY_VALUE),
+}
+_CONTEXT: dict[str, tuple[Type, str]] = {
+    "now": (TIMESTAMP, "clock"),
+    "wall_time": (TIMESTAMP, "clock"),
+    "logical_time": (INT, ""),
+    "current_actor": (node_type(), "actor"),
+    "current_session": (node_type("_Session"), "actor"),
+    "operation": (STRING, "policy"),
+    "target": (node_type(), "policy"),
+    "target_type": (STRING, "policy"),
+    "target_attr": (STRING, "policy"),
+}
+_BUILT_IN = frozenset({"id", "_id", "_type", "_targets"})
+
+
+def type_of_value(kind: type) -> Type:
+    """The static type of a Python value of this type."""
+    return _VALUE_TYPES.get(kind, ANY_VALUE)
+
+
+class ExpressionResolver:
+    """Resolves the expressions of one statement into one frame.
+
+    `aggregates` collects the aggregates met, or is None where there may be none. Nested patterns are resolved by
+    `patterns`, set by whoever builds the two (they need each other).
+    """
+
+    _RESOLVERS: ClassVar[Mapping[type, str]] = {
+        syntax.Literal: "_literal",
+        syntax.ListLiteral: "_list",
+        syntax.Parameter: "_parameter",
+        syntax.IdReference: "_reference",
+        syntax.Variable: "_variable",
+        syntax.Attribute: "_attribute",
+        syntax.TypeTest: "_type_test",
+        syntax.Unary: "_unary",
+        syntax.Binary: "_binary",
+        syntax.Call: "_call",
+        syntax.Aggregate: "_aggregate",
+        syntax.PatternAggregate: "_pattern_aggregate",
+        syntax.Exists: "_exists",
+    }
+    """By name: bound methods kept in the object would tie it to itself."""
+
+    def __init__(self, frame: Frame, place: Place = QUERY) -> None:
+        self.frame = frame
+        self.place = place
+        self.aggregates: list[resolved.AggregateCall] | None = None
+
+    def resolve(self, expression: Expression, scope: Scope) -> Condition:
+        name = self._RESOLVERS.get(type(expression))
+        if name is None:
+            return self._fail("E2009", "This form of expression has no place here", expression)
+        condition: Condition = getattr(self, name)(expression, scope)
+        return condition
+
+    def condition(self, expression: Expression | None, scope: Scope) -> Condition | None:
+        """An expression in a Boolean position: WHERE, a constraint, a filter."""
+        if expression is None:
+            return None
+        found = self.resolve(expression, scope)
+        if found.type.kind not in _BOOLEAN:
+            self._fail("E2003", f"A condition must be Bool, this is {found.type}", expression)
+        return found
+
+    def pattern(
+        self, pattern: syntax.Pattern, where: Expression | None, scope: Scope
+    ) -> resolved.ResolvedPattern:
+        """Overridden by the pattern resolver."""
+        raise NotImplementedError
+
+    # --- leaves -----------------------------------------------------------------------------------------------
+
+    def _literal(self, literal: syntax.Literal, scope: Scope) -> Condition:
+        type_ = type_of_value(type(literal.value))
+        if literal.slot is None or not self.frame.lifted or literal.value is None or type_ is BOOL:
+            return Fixed(literal.value, type_)
+        return resolved.Constant(literal.slot, type_)
+
+    def _list(self, expression: syntax.ListLiteral, scope: Scope) -> Condition:
+        items = tuple(self.resolve(item, scope) for item in expression.items)
+        inner = union_of(tuple(item.type for item in items)) if items else ANY_VALUE
+        return resolved.ListOf(items, list_of(inner))
+
+    def _parameter(self, parameter: syntax.Parameter, scope: Scope) -> Condition:
+        index = self.frame.parameters.get(parameter.name)
+        if index is None:
+            if parameter.optional:
+                return Fixed(None, NULL)
+            text = f"missing_parameter: no value was given for ${parameter.name}"
+            return self._fail("E2008", text, parameter)
+        return resolved.Constant(index, self.frame.constants[index])
+
+    def _reference(self, reference: syntax.IdReference, scope: Scope) -> Condition:
+        if isinstance(reference.name, syntax.Parameter):
+            index = self._parameter(reference.name, scope)
+            return resolved.Reference(index, True) if isinstance(index, resolved.Constant) else _UNRESOLVED
+        if reference.name == "self" and not reference.quoted:
+            return resolved.ContextValue("self", node_type())
+        return resolved.Reference(reference.name, reference.quoted)
+
+    def _variable(self, variable: syntax.Variable, scope: Scope) -> Condition:
+        slot = scope.find(variable.name)
+        if slot is not None:
+            return slot
+        if self.place.bindings:
+            return resolved.Reference(variable.name, False)
+        return self._fail("E2004", f"Unknown variable '{variable.name}': no pattern binds it", variable)
+
+    # --- access -----------------------------------------------------------------------------------------------
+
+    def _attribute(self, expression: syntax.Attribute, scope: Scope) -> Condition:
+        base = self.resolve(expression.base, scope)
+        name = expression.name
+        if base is _UNRESOLVED:
+            return _UNRESOLVED
+        if base.type.kind in ("ID", "Any", "Null"):
+            return self._dynamic_attribute(expression, base)
+        found = attribute_places(self.frame, base.type, name) if self._has_attributes(base.type) else None
+        if found is None:
+            return self._fail("E2003", f"A value of type {base.type} has no attribute '{name}'", expression)
+        if not isinstance(found, str):
+            return self._known_attribute(base, name, *found)
+        built_in = self._built_in(base, name)
+        return built_in if built_in is not None else self._fail("E2002", found, expression)
+
+    def _known_attribute(
+        self, base: Condition, name: str, places: dict[str, int], declared: tuple[AttributeType, ...]
+    ) -> Condition:
+        everywhere = places.keys() >= set(concrete_types(self.frame, base.type))
+        place = next(iter(places.values())) if everywhere and len(set(places.values())) == 1 else None
+        return resolved.AttributeOf(base, name, union_of(tuple(a.type for a in declared)), places, place)
+
+    def _has_attributes(self, type_: Type) -> bool:
+        return type_.is_reference or (type_.kind == "Union" and all(m.is_reference for m in type_.members))
+
+    def _built_in(self, base: Condition, name: str) -> Condition | None:
+        match name:
+            case "id" | "_id":
+                return resolved.IdOf(base)
+            case "_type":
+                return resolved.TypeOf(base)
+            case "_targets" if base.type.kind == "Edge":
+                return resolved.TargetsOf(base)
+        return None
+
+    def _dynamic_attribute(self, expression: syntax.Attribute, base: Condition) -> Condition:
+        name = expression.name
+        schema = self.frame.schema
+        types: list[NodeType | EdgeType] = [*schema.nodes.values(), *schema.edges.values()]
+        having = [each for each in types if name in each.attributes]
+        if not having:
+            if name in _BUILT_IN:
+                return self._built_in(base, name) or resolved.TargetsOf(base)
+            return self._fail("E2002", f"Unknown attribute '{name}': no type has it", expression)
+        places = {each.name: each.layout[name] for each in having}
+        return resolved.DynamicAttribute(
+            base, name, places, union_of(tuple(h.attributes[name].type for h in having))
+        )
+
+    def _type_test(self, expression: syntax.TypeTest, scope: Scope) -> Condition:
+        base = self.resolve(expression.base, scope)
+        schema = self.frame.schema
+        if expression.type in schema.nodes:
+            return resolved.TypeIs(base, frozenset(schema.concrete(frozenset({expression.type}))))
+        if expression.type in schema.edges:
+            return resolved.TypeIs(base, frozenset({expression.type}))
+        return self._fail("E2001", f"Unknown type '{expression.type}'", expression)
+
+    # --- operators --------------------------------------------------------------------------------------------
+
+    def _unary(self, expression: syntax.Unary, scope: Scope) -> Condition:
+        operand = self.resolve(expression.operand, scope)
+        match expression.op:
+            case "NOT":
+                self._expect_bool(operand, expression)
+                return resolved.Not(operand)
+            case "-":
+                if not operand.type.is_numeric and operand.type.kind not in ("Duration", "Any", "Null"):
+                    self._fail("E2003", f"Invalid operator '-' for type {operand.type}", expression)
+                return resolved.Negate(operand, operand.type)
+            case op:
+                return resolved.IsNull(operand, op == "IS NOT NULL")
+
+    def _binary(self, expression: syntax.Binary, scope: Scope) -> Condition:
+        left = self.resolve(expression.left, scope)
+        right = self.resolve(expression.right, scope)
+        type_ = self._result(expression.op, left.type, right.type)
+        if type_ is None:
+            text = f"Invalid operator '{expression.op}' for types {left.type} and {right.type}"
+            return self._fail("E2003", text, expression)
+        if expression.op == "IN":
+            return resolved.InList(left, right)
+        return resolved.Operation(expression.op, left, right, type_)
+
+    def _result(self, op: str, left: Type, right: Type) -> Type | None:
+        match op:
+            case "AND" | "OR":
+                return BOOL if left.kind in _BOOLEAN and right.kind in _BOOLEAN else None
+            case "=" | "!=":
+                return BOOL if comparable(left, right) else None
+            case "<" | "<=" | ">" | ">=":
+                return BOOL if orderable(left, right) else None
+            case "IN":
+                is_list = right.kind in ("List", "Any", "Null")
+                return (
+                    BOOL if is_list and (right.kind != "List" or comparable(left, right.members[0])) else None
+                )
+            case "STARTS WITH" | "ENDS WITH" | "CONTAINS":
+                return BOOL if left.kind in _TEXT and right.kind in _TEXT else None
+            case "??":
+                return (
+                    right
+                    if left.kind == "Null"
+                    else left
+                    if right.kind == "Null"
+                    else union_of((left, right))
+                )
+        return operators.result_type(op, left, right)
+
+    def _expect_bool(self, operand: Condition, expression: Expression) -> None:
+        if operand.type.kind not in _BOOLEAN:
+            self._fail("E2003", f"NOT needs a Bool, this is {operand.type}", expression)
+
+    # --- calls ------------------------------------------------------------------------------------------------
+
+    def _call(self, call: syntax.Call, scope: Scope) -> Condition:
+        name = call.name.lower()
+        if name in _CONTEXT:
+            return self._context(name, call)
+        if call.name in self.frame.schema.edges:
+            return self._edge_test(call, scope)
+        function = FUNCTIONS.get(name)
+        arguments = tuple(self.resolve(argument, scope) for argument in call.arguments)
+        if function is None:
+            return self._fail("E2006", f"Unknown function '{call.name}'", call)
+        low, high = function.arity
+        if not low <= len(arguments) <= (high if high is not None else len(arguments)):
+            text = f"{call.name}() takes {_count(low, high)}, got {len(arguments)} (arity)"
+            return self._fail("E2007", text, call)
+        if name == "type_of" and (arguments[0].type.is_reference or arguments[0].type.kind == "ID"):
+            return resolved.TypeOf(arguments[0])
+        result = function.result(tuple(argument.type for argument in arguments))
+        if isinstance(result, str):
+            return self._fail("E2003", result, call)
+        return resolved.FunctionCall(name, arguments, result)
+
+    def _context(self, name: str, call: syntax.Call) -> Condition:
+        type_, needs = _CONTEXT[name]
+        if call.arguments:
+            return self._fail("E2007", f"{call.name}() takes no arguments (arity)", call)
+        if needs == "clock" and not self.place.clock:
+            text = f"{call.name}() is nondeterministic: a constraint's condition must not depend on it"
+            return self._fail("E9034", text, call)
+        if needs == "actor" and not self.place.actor:
+            return self._fail("E2009", f"{call.name}() may not be used in a constraint or a default", call)
+        if needs == "policy" and not self.place.policy:
+            return self._fail("E2009", f"{call.name}() may only be used in the condition of a policy", call)
+        return resolved.ContextValue(name, type_)
+
+    def _edge_test(self, call: syntax.Call, scope: Scope) -> Condition:
+        """`WHERE subscribed_to(s, c)`: a Boolean test for an edge, the same as EXISTS(subscribed_to(s, c))."""
+        targets: list[syntax.Target] = []
+        for argument in call.arguments:
+            if not isinstance(argument, (syntax.Variable, syntax.IdReference, syntax.Parameter, syntax.Call)):
+                return self._fail(
+                    "E2009", f"'{call.name}' tests an edge: its arguments must be elements", argument
+                )
+            if (
+                isinstance(argument, syntax.Variable)
+                and argument.name != "_"
+                and scope.find(argument.name) is None
+            ):
+                return self._variable(argument, scope)
+            wildcard = isinstance(argument, syntax.Variable) and argument.name == "_"
+            targets.append(syntax.Wildcard(span=argument.span) if wildcard else argument)
+        edge = syntax.EdgePattern(call.name, tuple(targets), span=call.span)
+        pattern = self.pattern(syntax.Pattern((edge,), span=call.span), None, scope.inner())
+        return resolved.ExistsIn(pattern)
+
+    def _aggregate(self, call: syntax.Aggregate, scope: Scope) -> Condition:
+        collected, self.aggregates = self.aggregates, None
+        if collected is None:
+            self.aggregates = None
+            return self._fail(
+                "E2009", f"{call.name}(…) may only stand in RETURN and ORDER BY, and not nested", call
+            )
+        operand = self.resolve(call.operand, scope) if call.operand is not None else None
+        where = self.condition(call.where, scope)
+        self.aggregates = collected
+        name = call.name.upper()
+        type_ = _aggregate_type(name, operand.type if operand is not None else NULL)
+        if type_ is None:
+            return self._fail("E2003", f"{name} cannot be taken of {operand.type if operand else '*'}", call)
+        for known in collected:
+            same = (known.name, known.operand, known.distinct, known.where, known.limit)
+            if same == (name, operand, call.distinct, where, call.limit):
+                return known
+        found = resolved.AggregateCall(
+            name, operand, call.distinct, where, call.limit, self.frame.register(), type_
+        )
+        collected.append(found)
+        return found
+
+    def _pattern_aggregate(self, call: syntax.PatternAggregate, scope: Scope) -> Condition:
+        name = call.name.upper()
+        if name not in ("COUNT", "COLLECT"):
+            return self._fail("E2009", f"{name} over a pattern is not defined: use COUNT or COLLECT", call)
+        inner = scope.inner()
+        pattern = self.pattern(call.pattern, call.where, inner)
+        first = call.pattern.elements[0]
+        slot = inner.find(first.variable) if isinstance(first, syntax.NodePattern) else None
+        if slot is None:
+            return self._fail("E2009", f"{name} over a pattern must begin with a variable", call)
+        type_ = INT if name == "COUNT" else list_of(slot.type)
+        return resolved.PatternFold(name, pattern, slot.slot, call.limit, type_)
+
+    def _exists(self, expression: syntax.Exists, scope: Scope) -> Condition:
+        return resolved.ExistsIn(self.pattern(expression.pattern, expression.where, scope.inner()))
+
+    def _fail(self, code: str, message: str, at: Any) -> Condition:
+        self.frame.report(code, message, at.span)
+        return _UNRESOLVED
+
+
+def _count(low: int, high: int | None) -> str:
+    if high is None:
+        return f"at least {low} arguments"
+    return f"{low} argument{'s' if low != 1 else ''}" if low == high else f"{low} to {high} arguments"
+
+
+def _aggregate_type(name: str, operand: Type) -> Type | None:
+    match name:
+        case "COUNT":
+            return INT
+        case "COLLECT":
+            return list_of(operand)
+        case "AVG":
+            return _number(operand, FLOAT) if operand.kind != "Duration" else DURATION
+        case "SUM":
+            return _number(operand, operand) if operand.kind != "Duration" else DURATION
+    members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
+    ordered = all(orderable(members[0], other) and not other.is_reference for other in members)
+    return operand if ordered and operand.kind != "List" else None
+
+
+def _number(operand: Type, result: Type) -> Type | None:
+    members: Sequence[Type] = operand.members if operand.kind == "Union" else (operand,)
+    return result if all(m.is_numeric or m.kind in ("Any", "Null") for m in members) else None

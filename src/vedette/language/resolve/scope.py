@@ -1,0 +1,108 @@
+"""What the resolver keeps while it walks one statement: registers, variables in sight, and the mistakes found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vedette.errors import (
+    AnalysisError,
+    ConstraintViolation,
+    MutationError,
+    PatternError,
+    TimeError,
+    VedetteError,
+)
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.resolve.tree import Slot
+from vedette.language.schema.model import Schema
+from vedette.language.types import Type
+
+__all__ = ["QUERY", "Frame", "Place", "Scope"]
+
+_CLASSES: dict[str, type[VedetteError]] = {
+    "E30": ConstraintViolation,
+    "E31": PatternError,
+    "E36": MutationError,
+    "E90": TimeError,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an expression stands, as far as it decides what may be said there (spec/language.md §2.10.3)."""
+
+    actor: bool = True
+    """current_actor() and current_session() may be used."""
+    policy: bool = False
+    """operation(), target() and their kin may be used."""
+    clock: bool = True
+    """now() and wall_time() may be used."""
+    bindings: bool = False
+    """A name that no pattern binds may be a session binding."""
+
+
+QUERY = Place()
+MOST_DIAGNOSTICS = 50
+"""How many mistakes of one statement are shown."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One statement's registers and diagnostics."""
+
+    schema: Schema
+    source: str
+    constants: Sequence[Type] = ()
+    """Types of the literals, then of the parameters, that an execution brings."""
+    parameters: dict[str, int] = field(default_factory=dict)
+    """Parameter name ▸ its index among the constants."""
+    lifted: bool = False
+    """Whether literals were lifted out of the text: then they are constants, else part of the shape."""
+    layer0: bool = False
+    """Whether anything in the statement is of the engine's own types, which no graph holds."""
+    size: int = 1
+    """Registers in use; register 0 is the context."""
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+    def register(self) -> int:
+        self.size += 1
+        return self.size - 1
+
+    def report(self, code: str, message: str, span: Span) -> None:
+        if len(self.diagnostics) < MOST_DIAGNOSTICS:
+            self.diagnostics.append(Diagnostic(code=code, message=message, span=span, source=self.source))
+
+    def finish(self) -> None:
+        """Raise one error that shows every mistake found, the first one leading."""
+        if not self.diagnostics:
+            return
+        self.diagnostics.sort(key=lambda diagnostic: diagnostic.span.start)
+        first = self.diagnostics[0]
+        kind = _CLASSES.get(first.code[:3], AnalysisError)
+        raise kind(first.code, first.message, diagnostics=self.diagnostics)
+
+
+@dataclass(slots=True)
+class Scope:
+    """Variables in sight. A nested pattern has its own scope and sees the outer one."""
+
+    frame: Frame
+    outer: Scope | None = None
+    variables: dict[str, Slot] = field(default_factory=dict)
+
+    def find(self, name: str) -> Slot | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            scope = scope.outer
+        return None
+
+    def bind(self, name: str, type_: Type, *, optional: bool = False) -> Slot:
+        slot = Slot(self.frame.register(), name, type_, optional)
+        self.variables[name] = slot
+        return slot
+
+    def inner(self) -> Scope:
+        return Scope(self.frame, self)

@@ -1,0 +1,5 @@
+"""Declarations, compiled into a `Schema`."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,150 @@
+"""Attribute declarations ▸ attribute types: modifiers that fit the type, defaults that fit both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from vedette.errors import VedetteError
+from vedette.language.diagnostics import Span
+from vedette.language.schema.constant_expressions import NotConstant, constant_type, constant_value, varies
+from vedette.language.schema.conversion import assignable
+from vedette.language.schema.draft import Draft
+from vedette.language.schema.model import AttributeType
+from vedette.language.schema.modifier_predicates import LEGAL_KINDS, UnfitModifier, compile_test
+from vedette.language.schema.modifiers import accumulate, normalised, subject
+from vedette.language.schema.regex_parser import RegexError
+from vedette.language.schema.type_expressions import ResolvedType, TypeResolver
+from vedette.language.schema.validator import compile_checks
+from vedette.language.syntax.declarations import AttributeDeclaration, Modifier
+from vedette.language.syntax.expressions import Expression
+from vedette.language.types import Type, describe
+from vedette.language.value_kinds import show
+
+__all__ = ["build_attributes", "check_alias", "default_problem"]
+
+
+def build_attributes(
+    draft: Draft, resolver: TypeResolver, declarations: Iterable[AttributeDeclaration], owner: str
+) -> dict[str, AttributeType]:
+    """The attributes of one block; one that is wrong is reported and, if its type is unknown, left out."""
+    built: dict[str, AttributeType] = {}
+    for declaration in declarations:
+        draft.reserved(declaration.name, "attribute", declaration.span)
+        if declaration.name in built:
+            text = f"the attribute '{declaration.name}' of '{owner}' is declared twice"
+            draft.report("E2005", text, declaration.span)
+            continue
+        attribute = _build(draft, resolver, declaration, owner)
+        if attribute is not None:
+            built[declaration.name] = attribute
+    return built
+
+
+def _build(
+    draft: Draft, resolver: TypeResolver, declaration: AttributeDeclaration, owner: str
+) -> AttributeType | None:
+    resolved = resolver.resolve(declaration.type)
+    own = normalised(declaration.modifiers, draft.report)
+    if resolved.type.kind == "Any":
+        return None
+    held = {subject(modifier): modifier for modifier in accumulate(resolved.modifiers, own)}
+    checks = tuple(modifier for modifier in held.values() if modifier.name in LEGAL_KINDS)
+    inherited_default = held["default"].value if "default" in held else None
+    default = (
+        declaration.default
+        if declaration.default is not None
+        else cast("Expression | None", inherited_default)
+    )
+    attribute = AttributeType(
+        name=declaration.name,
+        type=resolved.type,
+        optional=resolved.optional,
+        required="required" in held,
+        unique="unique" in held,
+        readonly="readonly" in held,
+        indexed="indexed" in held or "unique" in held,
+        default=default,
+        checks=checks,
+        owner=owner,
+        doc=declaration.doc,
+    )
+    _check(draft, attribute, resolved, own, declaration.span)
+    return attribute
+
+
+def _check(
+    draft: Draft, attribute: AttributeType, resolved: ResolvedType, own: tuple[Modifier, ...], span: Span
+) -> None:
+    where = {subject(modifier): modifier.span for modifier in own}
+    if attribute.required and attribute.optional:
+        text = (
+            f"the attribute '{attribute.name}' is {describe(resolved.type)}? and required: it cannot be both"
+        )
+        draft.report("E2010", text, where.get("required", span))
+    sound = _check_bounds(draft, attribute, where.get("upper bound", where.get("lower bound", span)))
+    for modifier in attribute.checks:
+        if subject(modifier) in where:
+            sound = _check_modifier(draft, modifier, attribute.type, where[subject(modifier)]) and sound
+    if sound and attribute.default is not None:
+        problem = default_problem(attribute)
+        if problem is not None:
+            draft.report("E2010", problem[0], problem[1] or span)
+
+
+def check_alias(draft: Draft, type_: Type, modifiers: Iterable[Modifier]) -> None:
+    """Report the modifiers of an alias that do not fit its type; its uses rely on that."""
+    for modifier in modifiers:
+        if modifier.name in LEGAL_KINDS and type_.kind != "Any":
+            _check_modifier(draft, modifier, type_, modifier.span)
+
+
+def _check_modifier(draft: Draft, modifier: Modifier, type_: Type, span: Span) -> bool:
+    try:
+        compile_test(modifier, type_)
+    except RegexError as error:
+        draft.report("E2010", f"the pattern {show(cast(str, modifier.value))} cannot be used: {error}", span)
+    except NotConstant as error:
+        draft.report("E2010", str(error), error.span)
+    except UnfitModifier as error:
+        draft.report("E2010", str(error), span)
+    else:
+        return True
+    return False
+
+
+def _check_bounds(draft: Draft, attribute: AttributeType, span: Span) -> bool:
+    """Whether something lies between the bounds."""
+    bounds = {subject(modifier): modifier for modifier in attribute.checks}
+    low, high = bounds.get("lower bound"), bounds.get("upper bound")
+    if low is None or high is None:
+        return True
+    least, most = cast(Any, low.value), cast(Any, high.value)
+    if least < most or (least == most and (low.name, high.name) == (">=", "<=")):
+        return True
+    text = f"no value of '{attribute.name}' is {low.name} {least} and {high.name} {most}"
+    draft.report("E2010", text, span)
+    return False
+
+
+def default_problem(attribute: AttributeType) -> tuple[str, Span | None] | None:
+    """Why the default cannot be one of the attribute's values, and where in it; None when it can."""
+    default = attribute.default
+    assert default is not None
+    name, declared = attribute.name, describe(attribute.type)
+    try:
+        type_ = constant_type(default)
+        if type_.kind != "Null" and attribute.type.is_reference:
+            return f"the attribute '{name}' is a reference and can have no default but null", default.span
+        if not assignable(type_, attribute.type):
+            return (
+                f"the default of '{name}' is {describe(type_)}, but the attribute is {declared}",
+                default.span,
+            )
+        if not varies(default):
+            compile_checks(attribute)(constant_value(default))
+    except NotConstant as error:
+        return f"the default of '{name}': {error}", error.span
+    except VedetteError as error:
+        return f"the default of '{name}' could not be stored: {error.text}", default.span
+    return None

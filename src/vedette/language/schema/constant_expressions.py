@@ -1,0 +1,113 @@
+"""Constant expressions: defaults and the values of `[in: …]` (spec/language.md §1.3 ConstExpr, §2.7.6).
+
+A default may call now(), wall_time() and logical_time(): its type is known, its value only at creation.
+"""
+
+from __future__ import annotations
+
+from vedette.errors import QueryError
+from vedette.language.diagnostics import Span
+from vedette.language.functions import operators
+from vedette.language.functions.registry import FUNCTIONS
+from vedette.language.syntax.expressions import Binary, Call, Expression, Literal, Unary
+from vedette.language.types import Type
+from vedette.language.value_kinds import type_of_value
+from vedette.values import Value
+
+__all__ = ["NotConstant", "constant_type", "constant_value", "varies"]
+
+_CLOCKS = frozenset({"now", "wall_time", "logical_time"})
+
+
+class NotConstant(ValueError):
+    """The expression has no place in a declaration: what is wrong, and where."""
+
+    def __init__(self, message: str, span: Span) -> None:
+        super().__init__(message)
+        self.span = span
+
+
+def constant_type(expression: Expression) -> Type:
+    """The static type; raises NotConstant for anything but literals, arithmetic and functions without a context."""
+    match expression:
+        case Literal(value=value):
+            return type_of_value(value)
+        case Unary(op="-", operand=operand):
+            found: Type | str | None = operators.negation_type(constant_type(operand))
+        case Binary(op=op, left=left, right=right) if op in operators.ARITHMETIC:
+            found = operators.result_type(op, constant_type(left), constant_type(right))
+        case Call(name=name, arguments=arguments) if _is_usable(name):
+            found = _call_type(name, arguments)
+        case _:
+            raise NotConstant("only literals, arithmetic and now() may stand here", expression.span)
+    if not isinstance(found, Type):
+        raise NotConstant(found or "the operator does not fit these types", expression.span)
+    return found
+
+
+def constant_value(expression: Expression) -> Value:
+    """The value; raises NotConstant, also where it varies or has none (division by zero)."""
+    constant_type(expression)
+    if varies(expression):
+        raise NotConstant("the value must be known when the ontology is defined", expression.span)
+    try:
+        return _value(expression)
+    except QueryError as error:
+        raise NotConstant(error.text, expression.span) from None
+
+
+def varies(expression: Expression) -> bool:
+    """Whether the value is known only at creation."""
+    match expression:
+        case Call(name=name, arguments=arguments):
+            return name.lower() in _CLOCKS or any(map(varies, arguments))
+        case Unary(operand=operand):
+            return varies(operand)
+        case Binary(left=left, right=right):
+            return varies(left) or varies(right)
+        case _:
+            return False
+
+
+def _is_usable(name: str) -> bool:
+    function = FUNCTIONS.get(name.lower())
+    return (
+        function is not None and not function.lazy and (not function.needs_context or name.lower() in _CLOCKS)
+    )
+
+
+def _call_type(name: str, arguments: tuple[Expression, ...]) -> Type | str:
+    function = FUNCTIONS[name.lower()]
+    low, high = function.arity
+    if len(arguments) < low or (high is not None and len(arguments) > high):
+        return f"{function.name}() does not take {len(arguments)} arguments"
+    return function.result(tuple(constant_type(argument) for argument in arguments))
+
+
+def _value(expression: Expression) -> Value:
+    match expression:
+        case Literal(value=value):
+            return value
+        case Unary(operand=operand):
+            number = _value(operand)
+            return None if number is None else operators.negation(type_of_value(number))(number)
+        case Binary(op=op, left=left, right=right):
+            first, second = _value(left), _value(right)
+            if first is None or second is None:
+                return None
+            result: Value = operators.implementation(op, type_of_value(first), type_of_value(second))(
+                first, second
+            )
+            return result
+        case Call(name=name, arguments=arguments):
+            return _call(name, [_value(argument) for argument in arguments])
+        case _:
+            raise AssertionError(f"{expression} was not checked")
+
+
+def _call(name: str, values: list[Value]) -> Value:
+    function = FUNCTIONS[name.lower()]
+    if not function.null_safe and None in values:
+        return None
+    result: Value = function.call(*values)
+    return result

@@ -1,0 +1,171 @@
+"""What building a schema works on: the declarations of one text by kind and name, and the problems found in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from vedette.errors import AnalysisError
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.schema.model import Schema
+from vedette.language.syntax.declarations import (
+    AliasDeclaration,
+    ConstraintDeclaration,
+    Declaration,
+    EdgeDeclaration,
+    NodeDeclaration,
+    OntologyDeclaration,
+    PolicyDeclaration,
+    RuleDeclaration,
+)
+from vedette.language.types import SCALARS
+
+__all__ = ["Draft", "Problems", "collect"]
+
+_MOST_PROBLEMS = 100
+_Named = TypeVar(
+    "_Named",
+    AliasDeclaration,
+    NodeDeclaration,
+    EdgeDeclaration,
+    ConstraintDeclaration,
+    RuleDeclaration,
+    PolicyDeclaration,
+)
+
+
+class Problems:
+    """Everything wrong with a text, raised together at the end."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.found: list[Diagnostic] = []
+
+    def report(self, code: str, message: str, span: Span) -> None:
+        if len(self.found) < _MOST_PROBLEMS:
+            self.found.append(Diagnostic(code=code, message=message, span=span, source=self.source))
+
+    def raise_any(self) -> None:
+        if not self.found:
+            return
+        found = sorted(self.found, key=lambda problem: problem.span.start)
+        text = found[0].message
+        if len(found) > 1:
+            text += f" (and {len(found) - 1} more)"
+        problems = [
+            {"code": each.code, "message": each.message, "line": each.line, "column": each.column}
+            for each in found
+        ]
+        raise AnalysisError(found[0].code, text, fields={"problems": problems}, diagnostics=found)
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """The schema so far and the declarations of one text that are to be added, each name once."""
+
+    schema: Schema
+    problems: Problems
+    layer0: bool
+    ontologies: dict[str, OntologyDeclaration] = field(default_factory=dict)
+    aliases: dict[str, AliasDeclaration] = field(default_factory=dict)
+    nodes: dict[str, NodeDeclaration] = field(default_factory=dict)
+    edges: dict[str, EdgeDeclaration] = field(default_factory=dict)
+    constraints: dict[str, ConstraintDeclaration] = field(default_factory=dict)
+    rules: dict[str, RuleDeclaration] = field(default_factory=dict)
+    policies: dict[str, PolicyDeclaration] = field(default_factory=dict)
+
+    def report(self, code: str, message: str, span: Span) -> None:
+        self.problems.report(code, message, span)
+
+    def local_name(self, name: str) -> str:
+        """`Onto::Task` is `Task`: the declarations of all ontologies stand in one namespace."""
+        ontology, _, last = name.rpartition("::")
+        return last if ontology in self.ontologies or ontology in self.schema.ontologies else name
+
+    def is_node(self, name: str) -> bool:
+        return name in self.nodes or name in self.schema.nodes
+
+    def is_edge(self, name: str) -> bool:
+        return name in self.edges or name in self.schema.edges
+
+    def is_alias(self, name: str) -> bool:
+        return name in self.aliases or name in self.schema.aliases
+
+    def reserved(self, name: str, what: str, span: Span) -> bool:
+        """Whether only Layer 0 may use the name; then it was reported."""
+        if self.layer0 or not name.startswith("_"):
+            return False
+        self.report("E2012", f"the {what} '{name}': names that begin with '_' are reserved", span)
+        return True
+
+
+def collect(schema: Schema, declarations: Iterable[Declaration], source: str, *, layer0: bool) -> Draft:
+    """Sort the declarations by kind; reports duplicates, reserved names and names that shadow another kind's."""
+    draft = Draft(schema=schema, problems=Problems(source), layer0=layer0)
+    _sort(draft, declarations)
+    _check_ontologies(draft)
+    _check_shadowing(draft)
+    return draft
+
+
+def _sort(draft: Draft, declarations: Iterable[Declaration]) -> None:
+    for declaration in declarations:
+        match declaration:
+            case OntologyDeclaration():
+                draft.reserved(declaration.name, "ontology", declaration.span)
+                draft.ontologies.setdefault(declaration.name, declaration)
+                _sort(draft, declaration.declarations)
+            case AliasDeclaration():
+                _keep(draft, draft.aliases, declaration, "type")
+            case NodeDeclaration():
+                _keep(draft, draft.nodes, declaration, "node")
+            case EdgeDeclaration():
+                _keep(draft, draft.edges, declaration, "edge")
+            case ConstraintDeclaration():
+                _keep(draft, draft.constraints, declaration, "constraint")
+            case RuleDeclaration():
+                _keep(draft, draft.rules, declaration, "rule")
+            case PolicyDeclaration():
+                _keep(draft, draft.policies, declaration, "policy")
+
+
+def _keep(draft: Draft, kept: dict[str, _Named], declaration: _Named, what: str) -> None:
+    if draft.reserved(declaration.name, what, declaration.span) and _is_layer0(
+        draft.schema, declaration.name
+    ):
+        return
+    if declaration.name in kept:
+        draft.report("E2005", f"the {what} '{declaration.name}' is declared twice", declaration.span)
+    else:
+        kept[declaration.name] = declaration
+
+
+def _is_layer0(schema: Schema, name: str) -> bool:
+    """Whether the reserved name is already one of the engine's own: there is nothing to compare it with."""
+    return name in schema.nodes or name in schema.edges or name in schema.constraints
+
+
+def _check_ontologies(draft: Draft) -> None:
+    for ontology in draft.ontologies.values():
+        for parent in ontology.parents:
+            if parent not in draft.ontologies and parent not in draft.schema.ontologies:
+                draft.report("E2001", f"Unknown ontology '{parent}'", ontology.span)
+
+
+def _check_shadowing(draft: Draft) -> None:
+    """Types, nodes and edges share one namespace, with the scalars and with what the schema already has."""
+    schema = draft.schema
+    seen: dict[str, str] = dict.fromkeys(SCALARS, "a built-in type")
+    for what, known in (("a type", schema.aliases), ("a node", schema.nodes), ("an edge", schema.edges)):
+        seen.update(dict.fromkeys(known, what))
+    declared: list[tuple[str, AliasDeclaration | NodeDeclaration | EdgeDeclaration]] = [
+        *(("a type", alias) for alias in draft.aliases.values()),
+        *(("a node", node) for node in draft.nodes.values()),
+        *(("an edge", edge) for edge in draft.edges.values()),
+    ]
+    for what, declaration in sorted(declared, key=lambda pair: pair[1].span.start):
+        other = seen.setdefault(declaration.name, what)
+        if other != what:
+            text = f"'{declaration.name}' cannot be {what}: it is the name of {other}"
+            draft.report("E2005", text, declaration.span)

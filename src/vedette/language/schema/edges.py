@@ -1,0 +1,185 @@
+"""Edge declarations ▸ edge types: parameters, cardinalities, referential actions (spec/language.md §2.7.8-10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from vedette.language.diagnostics import Span
+from vedette.language.schema.attributes import build_attributes
+from vedette.language.schema.compatibility import (
+    added_attribute,
+    attribute_changes,
+    edge_changes,
+    keep_doc,
+    missing_attributes,
+    newly_unique,
+)
+from vedette.language.schema.draft import Draft
+from vedette.language.schema.inheritance import Ancestry
+from vedette.language.schema.model import AttributeType, Cardinality, EdgeParameterType, EdgeType
+from vedette.language.schema.type_expressions import ResolvedType, TypeResolver
+from vedette.language.syntax.declarations import EdgeDeclaration, Modifier
+from vedette.language.types import describe
+
+__all__ = ["build_edges"]
+
+_FLAGS = ("symmetric", "no_self", "acyclic", "unique", "indexed")
+_ACTIONS = ("on_kill_source", "on_kill_target")
+
+
+def build_edges(draft: Draft, resolver: TypeResolver, ancestry: Ancestry) -> dict[str, EdgeType]:
+    """Every edge type, in the order of declaration."""
+    edges = dict(draft.schema.edges)
+    for name, declaration in draft.edges.items():
+        edge = _Edge(draft, resolver, declaration).build()
+        old = edges.get(name)
+        edges[name] = edge if old is None else _grown(draft, old, edge, declaration, ancestry)
+    return edges
+
+
+class _Edge:
+    """One declaration on its own."""
+
+    def __init__(self, draft: Draft, resolver: TypeResolver, declaration: EdgeDeclaration) -> None:
+        self._draft = draft
+        self._resolver = resolver
+        self._declaration = declaration
+        self._held = self._modifiers()
+
+    def build(self) -> EdgeType:
+        declaration = self._declaration
+        parameters = self._parameters()
+        attributes = build_attributes(self._draft, self._resolver, declaration.attributes, declaration.name)
+        edge = EdgeType(
+            name=declaration.name,
+            parameters=parameters,
+            attributes=attributes,
+            layout={each: place for place, each in enumerate(attributes)},
+            symmetric="symmetric" in self._held,
+            no_self="no_self" in self._held or "acyclic" in self._held,
+            acyclic="acyclic" in self._held,
+            unique="unique" in self._held,
+            cardinalities=self._cardinalities(parameters),
+            on_kill_source=self._action("on_kill_source"),
+            on_kill_target=self._action("on_kill_target"),
+            doc=declaration.doc,
+        )
+        self._check(edge)
+        return edge
+
+    def _report(self, code: str, problem: str, span: Span) -> None:
+        self._draft.report(code, f"the edge '{self._declaration.name}': {problem}", span)
+
+    def _modifiers(self) -> dict[str, Modifier]:
+        """The modifiers but for cardinalities, each once."""
+        held: dict[str, Modifier] = {}
+        for modifier in self._declaration.modifiers:
+            if modifier.name == "cardinality":
+                continue
+            if modifier.name not in _FLAGS and modifier.name not in _ACTIONS:
+                self._report("E2010", f"there is no edge modifier '{modifier.name}'", modifier.span)
+            if modifier.name in held:
+                self._report("E2005", f"the modifier '{modifier.name}' stands here twice", modifier.span)
+            held.setdefault(modifier.name, modifier)
+        return held
+
+    def _action(self, name: str) -> str:
+        modifier = self._held.get(name)
+        return "unlink" if modifier is None else str(modifier.value)
+
+    # --- parameters ---------------------------------------------------------------------------------------------
+
+    def _parameters(self) -> tuple[EdgeParameterType, ...]:
+        found: dict[str, EdgeParameterType] = {}
+        for parameter in self._declaration.parameters:
+            self._draft.reserved(parameter.name, "parameter", parameter.span)
+            if parameter.name in found:
+                self._report("E2005", f"the parameter '{parameter.name}' stands here twice", parameter.span)
+            resolved = self._resolver.resolve(parameter.type)
+            self._check_parameter(parameter.name, resolved, parameter.span)
+            found[parameter.name] = EdgeParameterType(name=parameter.name, type=resolved.type)
+        if not found:
+            self._report("E2010", "an edge joins at least one element", self._declaration.span)
+        return tuple(found.values())
+
+    def _check_parameter(self, name: str, resolved: ResolvedType, span: Span) -> None:
+        members = resolved.type.members if resolved.type.kind == "Union" else (resolved.type,)
+        if resolved.type.kind == "Any":
+            return
+        if not all(member.is_reference for member in members):
+            text = f"its parameter '{name}' is {describe(resolved.type)}, but an edge joins nodes and edges"
+            self._report("E2010", text, span)
+        elif resolved.optional:
+            self._report("E2010", f"its parameter '{name}' cannot be optional", span)
+
+    def _cardinalities(self, parameters: tuple[EdgeParameterType, ...]) -> tuple[Cardinality | None, ...]:
+        names = [parameter.name for parameter in parameters]
+        found: dict[str, Cardinality] = {}
+        for modifier in self._declaration.modifiers:
+            if modifier.name != "cardinality":
+                continue
+            name, low, high = cast("tuple[str, int, int | None]", modifier.value)
+            if name not in names:
+                known = ", ".join(names)
+                self._report("E2010", f"it has no parameter '{name}' to count; it has {known}", modifier.span)
+            elif name in found:
+                self._report("E2005", f"the cardinality of '{name}' stands here twice", modifier.span)
+            elif low < 0 or (high is not None and high < low):
+                self._report("E2010", f"the cardinality {low}..{high} of '{name}' is empty", modifier.span)
+            else:
+                found[name] = Cardinality(low=low, high=high)
+        return self._on_both_ends(tuple(found.get(name) for name in names))
+
+    def _on_both_ends(self, found: tuple[Cardinality | None, ...]) -> tuple[Cardinality | None, ...]:
+        """The ends of a symmetric edge are one: a cardinality of either holds for both."""
+        given = {cardinality for cardinality in found if cardinality is not None}
+        if "symmetric" not in self._held or not given:
+            return found
+        if len(given) > 1:
+            text = "it is symmetric, so that both ends must have one cardinality"
+            self._report("E2010", text, self._declaration.span)
+        return tuple(next(iter(given)) for _ in found)
+
+    # --- modifiers that need two ends ---------------------------------------------------------------------------
+
+    def _check(self, edge: EdgeType) -> None:
+        binary = edge.arity == 2
+        for name in _ACTIONS:
+            if name in self._held and not binary:
+                text = f"{name} needs a binary edge, and this one joins {edge.arity} elements"
+                self._report("E3301", text, self._held[name].span)
+        if edge.symmetric and (not binary or edge.parameters[0].type != edge.parameters[1].type):
+            text = "a symmetric edge joins two elements of one type"
+            self._report("E2010", text, self._held["symmetric"].span)
+        if edge.acyclic and not binary:
+            self._report("E2010", "only a binary edge can be acyclic", self._held["acyclic"].span)
+        if edge.acyclic and edge.symmetric:
+            text = "it is symmetric, and every symmetric edge is a cycle: it cannot be acyclic"
+            self._report("E2010", text, self._held["acyclic"].span)
+
+
+def _grown(
+    draft: Draft, old: EdgeType, new: EdgeType, declaration: EdgeDeclaration, ancestry: Ancestry
+) -> EdgeType:
+    """An edge type that exists, as the declaration leaves it."""
+    spans = {attribute.name: attribute.span for attribute in declaration.attributes}
+    breaking = [(problem, declaration.span) for problem in edge_changes(old, new, ancestry)]
+    breaking += [
+        (problem, declaration.span) for problem in missing_attributes(old.attributes, new.attributes)
+    ]
+    attributes: dict[str, AttributeType] = {}
+    for name, was in old.attributes.items():
+        now = new.attributes.get(name, was)
+        problems = [*attribute_changes(was, now, ancestry), *newly_unique(was, now)]
+        breaking += [(problem, spans[name]) for problem in problems]
+        attributes[name] = keep_doc(was, now)
+    for name, attribute in new.attributes.items():
+        if name not in attributes:
+            problems = [*added_attribute(attribute), *newly_unique(None, attribute)]
+            breaking += [(problem, spans[name]) for problem in problems]
+            attributes[name] = attribute
+    for problem, span in breaking:
+        draft.report("E2011", f"the edge '{old.name}' is already defined: {problem}", span)
+    layout = {name: place for place, name in enumerate(attributes)}
+    return replace(new, attributes=attributes, layout=layout, doc=new.doc or old.doc)

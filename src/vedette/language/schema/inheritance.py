@@ -1,0 +1,134 @@
+"""Attributes that meet in one type: from two parents, or a parent's and the type's own (spec/language.md §2.7.7).
+
+What results holds for both: the narrower type, every check, required if one is. A type never takes back what a parent
+promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from vedette.language.schema.attributes import default_problem
+from vedette.language.schema.model import AttributeType
+from vedette.language.syntax.declarations import Modifier
+from vedette.language.types import Type, describe
+
+__all__ = ["Ancestry", "Incompatible", "inherited", "meet", "override"]
+
+
+class Incompatible(ValueError):
+    """Two declarations of one attribute cannot both hold; the text says why."""
+
+
+class Ancestry:
+    """Which node types are below which others."""
+
+    def __init__(self, parents: Mapping[str, tuple[str, ...]], order: Iterable[str]) -> None:
+        """`order` has every type after its parents."""
+        self.ancestors: dict[str, frozenset[str]] = {}
+        for name in order:
+            above = (self.ancestors[parent] for parent in parents[name])
+            self.ancestors[name] = frozenset({name}).union(*above)
+        self.descendants: dict[str, frozenset[str]] = self._below()
+
+    def _below(self) -> dict[str, frozenset[str]]:
+        found: dict[str, set[str]] = {name: set() for name in self.ancestors}
+        for name, above in self.ancestors.items():
+            for ancestor in above:
+                found[ancestor].add(name)
+        return {name: frozenset(below) for name, below in found.items()}
+
+    def is_narrower(self, type_: Type, other: Type) -> bool:
+        """Whether every value of `type_` is one of `other`; a type is narrower than itself."""
+        if type_ == other or other.kind == "Any":  # Any: could not be resolved, and was reported
+            return True
+        if type_.kind != other.kind or not type_.is_reference:
+            return False
+        if other.names is None or type_.names is None:
+            return other.names is None
+        if type_.kind == "Edge":
+            return type_.names <= other.names
+        return all(not other.names.isdisjoint(self.ancestors[name]) for name in type_.names)
+
+
+def inherited(
+    parents: Iterable[Mapping[str, AttributeType]], ancestry: Ancestry
+) -> tuple[dict[str, AttributeType], list[str]]:
+    """The attributes of all parents in their order, each once, and what does not go together."""
+    found: dict[str, AttributeType] = {}
+    problems = []
+    for attributes in parents:
+        for name, attribute in attributes.items():
+            try:
+                found[name] = meet(found[name], attribute, ancestry) if name in found else attribute
+            except Incompatible as error:
+                problems.append(str(error))
+    return found, problems
+
+
+def meet(first: AttributeType, second: AttributeType, ancestry: Ancestry) -> AttributeType:
+    """One attribute that comes from two parents."""
+    if first == second:
+        return first
+    name = first.name
+    if ancestry.is_narrower(first.type, second.type):
+        type_ = first.type
+    elif ancestry.is_narrower(second.type, first.type):
+        type_ = second.type
+    else:
+        raise Incompatible(
+            f"the attribute '{name}' comes from '{first.owner}' as {describe(first.type)} "
+            f"and from '{second.owner}' as {describe(second.type)}"
+        )
+    if first.owner != second.owner and (first.unique or second.unique):
+        raise Incompatible(
+            f"the attribute '{name}' comes from '{first.owner}' and from '{second.owner}' and is unique: "
+            "declare it in a common parent"
+        )
+    return replace(
+        first,
+        type=type_,
+        optional=first.optional and second.optional,
+        required=first.required or second.required,
+        readonly=first.readonly or second.readonly,
+        default=first.default if first.default is not None else second.default,
+        checks=_both(first.checks, second.checks),
+        doc=first.doc or second.doc,
+    )
+
+
+def override(above: AttributeType, own: AttributeType, ancestry: Ancestry) -> AttributeType:
+    """An attribute that a type declares again: it may be narrower than the parent's, never wider."""
+    name = own.name
+    if not ancestry.is_narrower(own.type, above.type):
+        raise Incompatible(
+            f"the attribute '{name}' is {describe(above.type)} in '{above.owner}' "
+            f"and cannot be {describe(own.type)} here"
+        )
+    if own.optional and not above.optional:
+        raise Incompatible(
+            f"the attribute '{name}' of '{above.owner}' is not optional and cannot become so here"
+        )
+    if own.unique and not above.unique:
+        raise Incompatible(
+            f"the attribute '{name}' is declared in '{above.owner}': it can be unique only there"
+        )
+    result = replace(
+        above,
+        type=own.type,
+        optional=own.optional,
+        required=own.required or above.required,
+        readonly=own.readonly or above.readonly,
+        default=own.default if own.default is not None else above.default,
+        checks=_both(above.checks, own.checks),
+        doc=own.doc or above.doc,
+    )
+    problem = default_problem(result) if result.default is not None else None
+    if problem is not None:
+        raise Incompatible(problem[0])
+    return result
+
+
+def _both(first: tuple[Modifier, ...], second: tuple[Modifier, ...]) -> tuple[Modifier, ...]:
+    return first + tuple(modifier for modifier in second if modifier not in first)

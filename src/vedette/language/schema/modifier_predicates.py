@@ -1,0 +1,132 @@
+"""Value modifiers as predicates: range, in, length, match, format (spec/language.md §2.7.4).
+
+`schema_build` calls this while it checks a declaration, `checks` when it compiles one, so a modifier that could not be
+compiled never reaches a schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from vedette.language.functions.formats import FORMATS
+from vedette.language.schema.constant_expressions import constant_value
+from vedette.language.schema.conversion import Unfit, converted, members_of
+from vedette.language.schema.regex_automaton import LONGEST_TEXT, compile_regex
+from vedette.language.syntax.declarations import Modifier
+from vedette.language.syntax.expressions import Expression
+from vedette.language.types import Type, describe
+from vedette.language.value_kinds import show
+from vedette.values import Value
+
+__all__ = ["LEGAL_KINDS", "Test", "UnfitModifier", "compile_test"]
+
+
+class Test(NamedTuple):
+    code: str
+    """Of the error when a value does not pass."""
+    passes: Callable[[Any], bool]
+    wanted: str
+    """`must be at least 0`: the start of the error's text."""
+
+
+class UnfitModifier(ValueError):
+    """The modifier cannot hold for any attribute of the type; the text says why."""
+
+
+_ORDERED = frozenset({"Int", "Float", "Timestamp", "Duration"})
+_TEXT = frozenset({"String"})
+LEGAL_KINDS: dict[str, frozenset[str]] = {
+    ">=": _ORDERED,
+    ">": _ORDERED,
+    "<=": _ORDERED,
+    "<": _ORDERED,
+    "in": _ORDERED | {"String", "Bool", "ID"},
+    "length": _TEXT,
+    "match": _TEXT,
+    "format": _TEXT,
+}
+"""For each value modifier, the kinds of attributes that may have it."""
+
+_BOUNDS: dict[str, tuple[Callable[[Any], Callable[[Any], bool]], str]] = {
+    ">=": (lambda bound: lambda value: value >= bound, "at least"),
+    ">": (lambda bound: lambda value: value > bound, "greater than"),
+    "<=": (lambda bound: lambda value: value <= bound, "at most"),
+    "<": (lambda bound: lambda value: value < bound, "less than"),
+}
+
+
+def compile_test(modifier: Modifier, type_: Type) -> Test:
+    """The predicate of one modifier on values of the type; raises UnfitModifier."""
+    kinds = {member.kind for member in members_of(type_)}
+    if not kinds <= LEGAL_KINDS[modifier.name]:
+        legal = ", ".join(sorted(LEGAL_KINDS[modifier.name]))
+        raise UnfitModifier(f"[{modifier.name}] is for {legal}, not for {describe(type_)}")
+    match modifier.name:
+        case "in":
+            return _in(cast("tuple[Expression, ...]", modifier.value), type_)
+        case "length":
+            return _length(*cast("tuple[int, int]", modifier.value))
+        case "match":
+            return _match(cast(str, modifier.value))
+        case "format":
+            return _format(cast(str, modifier.value))
+        case _:
+            return _bound(modifier, type_)
+
+
+def _bound(modifier: Modifier, type_: Type) -> Test:
+    if type_.kind == "Union" and not all(member.is_numeric for member in type_.members):
+        raise UnfitModifier(f"a range needs one type, not {describe(type_)}")
+    against, words = _BOUNDS[modifier.name]
+    bound = cast(Any, modifier.value)
+    if type_.kind in ("Timestamp", "Duration"):
+        bound = _moment(bound, type_)
+    return Test("E3005", against(bound), f"must be {words} {show(bound)} (range)")
+
+
+def _moment(milliseconds: Any, type_: Type) -> Any:
+    try:
+        return converted(milliseconds, type_)
+    except Unfit:
+        raise UnfitModifier(
+            f"{milliseconds} is not a number of milliseconds of a {describe(type_)}"
+        ) from None
+
+
+def _in(expressions: tuple[Expression, ...], type_: Type) -> Test:
+    if not expressions:
+        raise UnfitModifier("[in] lists no value, so that none could ever be stored")
+    values = [_listed(constant_value(expression), type_) for expression in expressions]
+    return Test("E3006", frozenset(values).__contains__, f"must be in {show(values)}")
+
+
+def _listed(value: Value, type_: Type) -> Any:
+    try:
+        return converted(value, type_)
+    except Unfit:
+        raise UnfitModifier(f"[in] lists {show(value)}, which is not of type {describe(type_)}") from None
+
+
+def _length(low: int, high: int) -> Test:
+    if not 0 <= low <= high:
+        raise UnfitModifier(f"no string has a length of {low}..{high}")
+    return Test(
+        "E3007", lambda text: low <= len(text) <= high, f"must have a length of {low}..{high} characters"
+    )
+
+
+def _match(pattern: str) -> Test:
+    """Raises RegexError when the pattern is not of the subset."""
+    matches = compile_regex(pattern).matches
+    return Test(
+        "E3008",
+        lambda text: len(text) <= LONGEST_TEXT and matches(text),
+        f"must match the pattern {show(pattern)}",
+    )
+
+
+def _format(name: str) -> Test:
+    if name not in FORMATS:
+        raise UnfitModifier(f"there is no format '{name}'; there are {', '.join(FORMATS)}")
+    return Test("E3009", FORMATS[name], f"must have the format {name}")

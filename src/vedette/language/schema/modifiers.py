@@ -1,0 +1,69 @@
+"""Modifiers of attributes and aliases: one form for each, and which of two holds (spec/language.md §2.7.4-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+from vedette.language.diagnostics import Span
+from vedette.language.schema.constant_expressions import constant_value
+from vedette.language.syntax.declarations import Modifier
+
+__all__ = ["Report", "accumulate", "is_implied", "normalised", "subject"]
+
+Report: TypeAlias = Callable[[str, str, Span], None]
+_BOUNDS = {">=": "lower bound", ">": "lower bound", "<=": "upper bound", "<": "upper bound"}
+
+
+def subject(modifier: Modifier) -> str:
+    """What the modifier is about; of two with one subject only one can hold."""
+    return _BOUNDS.get(modifier.name, modifier.name)
+
+
+def normalised(modifiers: tuple[Modifier, ...], report: Report) -> tuple[Modifier, ...]:
+    """`a..b` as two bounds, each subject once; reports what is said twice and bounds that leave nothing between."""
+    held: dict[str, Modifier] = {}
+    for modifier in modifiers:
+        for part in _parts(modifier):
+            if subject(part) in held:
+                report("E2005", f"the modifier '{subject(part)}' stands here twice", modifier.span)
+            held.setdefault(subject(part), part)
+    return tuple(held.values())
+
+
+def _parts(modifier: Modifier) -> tuple[Modifier, ...]:
+    if modifier.name != "range":
+        return (modifier,)
+    low, high = cast("tuple[Any, Any]", modifier.value)
+    return (Modifier(">=", low, span=modifier.span), Modifier("<=", high, span=modifier.span))
+
+
+def accumulate(base: tuple[Modifier, ...], over: tuple[Modifier, ...]) -> tuple[Modifier, ...]:
+    """Both together; where they speak of one subject, `over` (the use site) holds."""
+    held = {subject(modifier): modifier for modifier in base}
+    held.update({subject(modifier): modifier for modifier in over})
+    return tuple(held.values())
+
+
+def is_implied(new: Modifier, old: tuple[Modifier, ...]) -> bool:
+    """Whether every value that passes `old` passes `new`: a check that was loosened, or left as it was."""
+    return any(_implies(modifier, new) for modifier in old if subject(modifier) == subject(new))
+
+
+def _implies(old: Modifier, new: Modifier) -> bool:
+    before, after = cast(Any, old.value), cast(Any, new.value)
+    match new.name:
+        case ">=":
+            return bool(before >= after)
+        case ">":
+            return bool(before > after or (old.name == ">" and before == after))
+        case "<=":
+            return bool(before <= after)
+        case "<":
+            return bool(before < after or (old.name == "<" and before == after))
+        case "in":
+            return {constant_value(item) for item in before} <= {constant_value(item) for item in after}
+        case "length":
+            return bool(after[0] <= before[0] and before[1] <= after[1])
+        case _:
+            return bool(before == after)

@@ -1,0 +1,180 @@
+"""Runs a regular expression of `regex.py` over a text, in time linear in the text whatever the pattern.
+
+Theory of operation. The tree becomes a nondeterministic automaton: numbered states, each with one outgoing character
+test or with epsilon moves. While texts are read, the sets of states that are reached together become states of a
+deterministic automaton, which remembers for every character seen where it leads (a `_Reached` is that table). What is
+remembered is bounded; when it grows past the bound it is thrown away and grows anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vedette.language.schema.regex_parser import (
+    Anchor,
+    Characters,
+    Choice,
+    Regex,
+    RegexError,
+    Repeat,
+    Sequence,
+    Test,
+    parse_regex,
+)
+
+__all__ = ["LONGEST_TEXT", "Matcher", "compile_regex"]
+
+LONGEST_TEXT = 16_384
+"""Characters; the caller refuses a longer text. Together with the bound on states it bounds the work."""
+_MOST_STATES = 1_000
+_MOST_STEPS = 5_000
+"""Steps of building: repetitions of nothing add no states."""
+_MOST_REMEMBERED = 20_000
+
+
+def compile_regex(pattern: str) -> Matcher:
+    """Ready to match; raises RegexError. A pattern without an anchor must match the whole text."""
+    tree = parse_regex(pattern)
+    anything = Repeat(Characters(lambda _: True), 0, None)
+    return Matcher(pattern, Sequence((anything, tree, anything)) if _has_anchor(tree) else tree)
+
+
+def _has_anchor(tree: Regex) -> bool:
+    match tree:
+        case Anchor():
+            return True
+        case Characters():
+            return False
+        case Repeat():
+            return _has_anchor(tree.item)
+        case _:
+            return any(_has_anchor(item) for item in tree.items)
+
+
+@dataclass(slots=True)
+class _State:
+    """A character test with one follower, or epsilon moves; an anchor's moves are open only at its end of the text."""
+
+    test: Test | None = None
+    anchor: Anchor | None = None
+    followers: tuple[int, ...] = ()
+
+
+class _Reached(dict[str, "_Reached"]):
+    """A set of states reached together; as a mapping, the set that each character leads to."""
+
+    __slots__ = ("accepts", "matcher", "states")
+
+    def __init__(self, matcher: Matcher, states: frozenset[int], accepts: bool) -> None:
+        super().__init__()
+        self.matcher = matcher
+        self.states = states
+        self.accepts = accepts
+
+    def __missing__(self, character: str) -> _Reached:
+        return self.matcher.step(self, character)
+
+
+class Matcher:
+    """A compiled pattern."""
+
+    __slots__ = ("_begin", "_known", "_remembered", "_start", "_states", "_steps", "pattern")
+
+    def __init__(self, pattern: str, tree: Regex) -> None:
+        self.pattern = pattern
+        self._states: list[_State] = [_State()]  # state 0 accepts
+        self._steps = 0
+        self._start = self._build(tree, 0)
+        self._forget()
+
+    def matches(self, text: str) -> bool:
+        reached = self._begin
+        for character in text:
+            reached = reached[character]
+        return reached.accepts
+
+    # --- building -----------------------------------------------------------------------------------------------
+
+    def _add(self, state: _State) -> int:
+        self._states.append(state)
+        return len(self._states) - 1
+
+    def _build(self, tree: Regex, after: int) -> int:
+        """Add the states of the tree so that they lead to `after`; the state to begin with."""
+        self._steps += 1
+        if len(self._states) > _MOST_STATES or self._steps > _MOST_STEPS:
+            raise RegexError(f"the pattern needs more than {_MOST_STATES} states; repeat less, or use length")
+        match tree:
+            case Characters():
+                return self._add(_State(test=tree.test, followers=(after,)))
+            case Anchor():
+                return self._add(_State(anchor=tree, followers=(after,)))
+            case Sequence():
+                for item in reversed(tree.items):
+                    after = self._build(item, after)
+                return after
+            case Choice():
+                return self._add(_State(followers=tuple(self._build(item, after) for item in tree.items)))
+            case Repeat():
+                return self._build_repeat(tree, after)
+
+    def _build_repeat(self, tree: Repeat, after: int) -> int:
+        if tree.high is None:
+            loop = self._add(_State())
+            self._states[loop].followers = (self._build(tree.item, loop), after)
+            begin = loop
+        else:
+            begin = after
+            for _ in range(tree.high - tree.low):
+                begin = self._add(_State(followers=(self._build(tree.item, begin), after)))
+        for _ in range(tree.low):
+            begin = self._build(tree.item, begin)
+        return begin
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def step(self, reached: _Reached, character: str) -> _Reached:
+        """Where the character leads from here, remembered."""
+        moved = []
+        for number in reached.states:
+            state = self._states[number]
+            if state.test is not None and state.test(character):
+                moved.append(state.followers[0])
+        following = self._meet(moved, begin=False)
+        self._remembered += 1
+        if self._remembered > _MOST_REMEMBERED:
+            self._forget()
+        else:
+            reached[character] = following
+        return following
+
+    def _forget(self) -> None:
+        self._known: dict[frozenset[int], _Reached] = {}
+        self._remembered = 0
+        self._begin = self._meet([self._start], begin=True)
+
+    def _meet(self, seeds: list[int], *, begin: bool) -> _Reached:
+        states = self._closure(seeds, begin=begin, end=False)
+        known = None if begin else self._known.get(states)
+        if known is None:
+            accepts = 0 in self._closure(states, begin=begin, end=True)
+            known = _Reached(self, states, accepts)
+            if not begin:
+                self._known[states] = known
+        return known
+
+    def _closure(self, seeds: Iterable[int], *, begin: bool, end: bool) -> frozenset[int]:
+        """The states reached without reading a character, at the beginning or the end of the text or between."""
+        found: set[int] = set()
+        waiting = list(seeds)
+        while waiting:
+            number = waiting.pop()
+            if number in found:
+                continue
+            found.add(number)
+            state = self._states[number]
+            closed = state.anchor is not None and not (end if state.anchor.end else begin)
+            if state.test is None and not closed:
+                waiting.extend(state.followers)
+        return frozenset(found)

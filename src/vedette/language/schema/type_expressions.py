@@ -1,0 +1,145 @@
+"""Type expressions of declarations ▸ types, with aliases expanded (spec/language.md §2.7.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from vedette.language.schema.draft import Draft
+from vedette.language.schema.modifiers import accumulate, normalised
+from vedette.language.syntax.declarations import Modifier
+from vedette.language.syntax.expressions import (
+    AnyType,
+    EdgeReferenceType,
+    NamedType,
+    OptionalType,
+    TypeExpression,
+    UnionType,
+)
+from vedette.language.types import ANY_VALUE, SCALARS, Type, edge_type, node_type, union_of
+
+__all__ = ["OPTIONAL", "ResolvedType", "TypeResolver"]
+
+OPTIONAL = Modifier("optional")
+"""Among the modifiers of an alias in a schema: the alias is of a type `T?`."""
+_DEEPEST_ALIAS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedType:
+    """What a type expression stands for. A type that could not be resolved is Any, and was reported."""
+
+    type: Type
+    optional: bool = False
+    modifiers: tuple[Modifier, ...] = ()
+    """From the aliases on the way, nearest last."""
+
+
+_UNKNOWN = ResolvedType(type=ANY_VALUE)
+
+
+class TypeResolver:
+    """Resolves types against a draft and keeps the aliases it has expanded."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._expanded: dict[str, ResolvedType] = {}
+        self._expanding: list[str] = []
+
+    def aliases(self) -> dict[str, tuple[Type, tuple[Modifier, ...]]]:
+        """The new aliases in the form in which a schema keeps them."""
+        found = {}
+        for name in self._draft.aliases:
+            resolved = self._alias(name)
+            marks = (OPTIONAL,) if resolved.optional else ()
+            found[name] = (resolved.type, marks + resolved.modifiers)
+        return found
+
+    def resolve(self, expression: TypeExpression) -> ResolvedType:
+        match expression:
+            case NamedType():
+                return self._named(expression)
+            case AnyType():
+                return ResolvedType(type=node_type())
+            case EdgeReferenceType():
+                return self._edge_reference(expression)
+            case OptionalType():
+                return replace(self.resolve(expression.inner), optional=True)
+            case UnionType():
+                return self._union(expression)
+
+    def _named(self, expression: NamedType) -> ResolvedType:
+        name = self._draft.local_name(expression.name)
+        if name in SCALARS:
+            return ResolvedType(type=SCALARS[name])
+        if self._draft.is_node(name):
+            return ResolvedType(type=node_type(name))
+        if self._draft.is_alias(name):
+            return self._alias(name)
+        if self._draft.is_edge(name):
+            self._draft.report("E2010", f"'{name}' is an edge type; write edge<{name}>", expression.span)
+        else:
+            self._draft.report("E2001", f"Unknown type '{name}'", expression.span)
+        return _UNKNOWN
+
+    def _edge_reference(self, expression: EdgeReferenceType) -> ResolvedType:
+        if expression.edge is None:
+            return ResolvedType(type=edge_type())
+        name = self._draft.local_name(expression.edge)
+        if not self._draft.is_edge(name):
+            self._draft.report("E2001", f"Unknown edge type '{name}'", expression.span)
+            return _UNKNOWN
+        return ResolvedType(type=edge_type(name))
+
+    def _union(self, expression: UnionType) -> ResolvedType:
+        members = [self.resolve(member) for member in expression.members]
+        if any(member.type.kind == "Any" for member in members):
+            return _UNKNOWN
+        if any(member.modifiers for member in members):
+            text = "an alias with modifiers cannot be part of a union: they would hold for one member only"
+            self._draft.report("E2010", text, expression.span)
+        type_ = union_of(tuple(member.type for member in members))
+        kinds = {member.kind for member in type_.members}
+        if kinds & {"Node", "Edge"} and kinds & {"String", "ID"}:
+            text = f"{type_} mixes references with text: an id could not be told from a string"
+            self._draft.report("E2010", text, expression.span)
+        return ResolvedType(type=type_, optional=any(member.optional for member in members))
+
+    # --- aliases ------------------------------------------------------------------------------------------------
+
+    def _alias(self, name: str) -> ResolvedType:
+        if name not in self._draft.aliases:
+            return _stored(*self._draft.schema.aliases[name])
+        if name not in self._expanded:
+            self._expanded[name] = self._expand(name)
+        return self._expanded[name]
+
+    def _expand(self, name: str) -> ResolvedType:
+        declaration = self._draft.aliases[name]
+        if name in self._expanding or len(self._expanding) >= _DEEPEST_ALIAS:
+            path = " = ".join([*self._expanding[-5:], name])
+            text = f"the type '{name}' is defined by itself: {path}"
+            if name not in self._expanding:
+                text = f"the type '{name}' is an alias of aliases more than {_DEEPEST_ALIAS} deep"
+            self._draft.report("E2010", text, declaration.span)
+            return _UNKNOWN
+        self._expanding.append(name)
+        inner = self.resolve(declaration.type)
+        self._expanding.pop()
+        own = normalised(declaration.modifiers, self._draft.report)
+        if own and _is_union(declaration.type, inner.type):
+            self._draft.report("E2010", f"the union type '{name}' cannot have modifiers", own[0].span)
+        return replace(inner, modifiers=accumulate(inner.modifiers, own))
+
+
+def _stored(type_: Type, modifiers: tuple[Modifier, ...]) -> ResolvedType:
+    return ResolvedType(
+        type=type_,
+        optional=OPTIONAL in modifiers,
+        modifiers=tuple(modifier for modifier in modifiers if modifier != OPTIONAL),
+    )
+
+
+def _is_union(expression: TypeExpression, type_: Type) -> bool:
+    while isinstance(expression, OptionalType):
+        expression = expression.inner
+    return isinstance(expression, UnionType) or type_.kind == "Union"

@@ -1,0 +1,410 @@
+"""Statements as a tree (spec/language.md §1.4, §1.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from vedette.language.diagnostics import NOWHERE, Span
+from vedette.language.syntax.expressions import (
+    Expression,
+    IdReference,
+    OrderTerm,
+    Pattern,
+    Projection,
+    TypeExpression,
+    Variable,
+)
+from vedette.language.syntax.expressions import Target as PatternTarget
+
+__all__ = [
+    "Ack",
+    "Action",
+    "AlterWatch",
+    "Assignment",
+    "Begin",
+    "BeginSession",
+    "ByEndpoints",
+    "Commit",
+    "EndSession",
+    "Explain",
+    "Extend",
+    "Inspect",
+    "Kill",
+    "Link",
+    "LinkTarget",
+    "ManageWatch",
+    "Match",
+    "MatchBlock",
+    "MatchManage",
+    "MatchMutate",
+    "Nack",
+    "OptionValue",
+    "Profile",
+    "Redrive",
+    "Return",
+    "ReturnItem",
+    "Returning",
+    "Rollback",
+    "Savepoint",
+    "Set",
+    "Spawn",
+    "SpawnItem",
+    "Statement",
+    "Subquery",
+    "Target",
+    "Tick",
+    "Trigger",
+    "Unlink",
+    "Watch",
+    "WatchOption",
+]
+
+
+def _span() -> Span:
+    return field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBlock:
+    """A pattern with its own WHERE. Several of them conjoin; an optional one filters only its own part."""
+
+    pattern: Pattern
+    where: Expression | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    projections: tuple[Projection, ...]
+    distinct: bool = False
+    order: tuple[OrderTerm, ...] = ()
+    limit: Expression | None = None
+    """A Literal of an Int, or a Parameter."""
+    offset: Expression | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """`MATCH … [MATCH …] [OPTIONAL MATCH …] RETURN …`."""
+
+    blocks: tuple[MatchBlock, ...]
+    optional: tuple[MatchBlock, ...]
+    returns: Return
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchMutate:
+    """`MATCH … actions`: bindings are computed first, then the actions run per row, in order."""
+
+    blocks: tuple[MatchBlock, ...]
+    optional: tuple[MatchBlock, ...]
+    actions: tuple[Action, ...]
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchManage:
+    """`MATCH … DO CANCEL WATCH s.id`."""
+
+    blocks: tuple[MatchBlock, ...]
+    optional: tuple[MatchBlock, ...]
+    action: ManageWatch | AlterWatch
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    target: IdReference
+    projections: tuple[Projection, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    statement: Statement
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    statement: Statement
+    span: Span = _span()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """`{ MATCH … RETURN v }` in the place of a target."""
+
+    match: Match
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ByEndpoints:
+    """`UNLINK edge(#a, _)`: every edge of the type between these targets."""
+
+    edge: str
+    targets: tuple[PatternTarget, ...]
+    span: Span = _span()
+
+
+Target: TypeAlias = IdReference | Variable | Subquery | ByEndpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    expression: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnItem:
+    """`id`, `created`, `count(*)` (name `count(*)`), `attr` or `variable.attr`."""
+
+    name: str
+    attribute: str | None = None
+    alias: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """No items is `RETURNING *`."""
+
+    items: tuple[ReturnItem, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnItem:
+    """`SPAWN v: Type { … }`; the variable is None only inline in LINK."""
+
+    variable: str | None
+    type: TypeExpression
+    assignments: tuple[Assignment, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    items: tuple[SpawnItem, ...]
+    returning: Returning | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """`cascade` True forces cascading, False only unlinks, None does what the edges declare."""
+
+    target: Target
+    cascade: bool | None = None
+    returning: Returning | None = None
+    span: Span = _span()
+
+
+LinkTarget: TypeAlias = SpawnItem | Subquery | Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    edge: str
+    targets: tuple[LinkTarget, ...]
+    variable: str | None = None
+    assignments: tuple[Assignment, ...] = ()
+    if_not_exists: bool = False
+    returning: Returning | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink:
+    target: Target
+    returning: Returning | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """`SET t.a = e` and `SET t { a = e, … }`; right sides read the old state."""
+
+    target: Target
+    assignments: tuple[Assignment, ...]
+    block: bool = False
+    """Written with braces."""
+    returning: Returning | None = None
+    span: Span = _span()
+
+
+Action: TypeAlias = Spawn | Kill | Link | Unlink | Set
+
+
+# --- transactions, sessions, time -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """`isolation` is `READ COMMITTED` or `SERIALIZABLE`; None is the default, READ COMMITTED."""
+
+    isolation: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    savepoint: str | None = None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    name: str
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class BeginSession:
+    actor: IdReference | Variable
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    amount: Expression | None = None
+    """An Int, possibly negated (then refused with E9001), or a Parameter; None is one tick."""
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    rule: str
+    where: Expression | None = None
+    span: Span = _span()
+
+
+# --- watches ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OptionValue:
+    """A value that is a word with arguments: `arrival`, `attribute(t.p DESC)`, `sliding(10s, 1s)`, `since(7)`."""
+
+    word: str
+    arguments: tuple[OrderTerm, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOption:
+    """`name: value`, parsed generously; the engine says E8009 to what it does not know. `no_retry` has no value."""
+
+    name: str
+    value: OptionValue | Expression | None
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    pattern: Pattern
+    where: Expression | None = None
+    options: tuple[WatchOption, ...] = ()
+    actions: tuple[Action, ...] = ()
+    returns: Return | None = None
+    name: str | None = None
+    """`name = WATCH …`. A trailing AS is the alias of the last projection and names the handle too (A5)."""
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    delivery: Expression
+    """A Literal of a String, a Parameter or an IdReference."""
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    delivery: Expression
+    options: tuple[WatchOption, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    delivery: Expression
+    options: tuple[WatchOption, ...] = ()
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive:
+    """`REDRIVE #letter`, or `REDRIVE WATCH #w` for all letters of a watch."""
+
+    target: Expression
+    watch: bool = False
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class ManageWatch:
+    """`operation` is PAUSE, RESUME or CANCEL; the handle `s.id` (an Attribute or a Variable) only in MATCH … DO."""
+
+    operation: str
+    handle: Expression
+    span: Span = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterWatch:
+    handle: Expression
+    options: tuple[WatchOption, ...]
+    span: Span = _span()
+
+
+Statement: TypeAlias = (
+    Match
+    | MatchMutate
+    | MatchManage
+    | Inspect
+    | Explain
+    | Profile
+    | Spawn
+    | Kill
+    | Link
+    | Unlink
+    | Set
+    | Begin
+    | Commit
+    | Rollback
+    | Savepoint
+    | BeginSession
+    | EndSession
+    | Tick
+    | Trigger
+    | Watch
+    | Ack
+    | Nack
+    | Extend
+    | Redrive
+    | ManageWatch
+    | AlterWatch
+)

@@ -1,0 +1,147 @@
+"""What an actor may see: a view that leaves out elements and blanks attributes that policies hide.
+
+Everything that reads through it — patterns, EXISTS, aggregates, ids — is filtered the same way, so no statement needs
+to think of policy. An element is seen when an ALLOW is true and no DENY is; an edge when all its targets are seen, or,
+where an ALLOW names its type, when such an ALLOW is true; a hidden attribute is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from vedette.element import Element, View
+from vedette.errors import VedetteError
+from vedette.language.compile.execution_context import Context
+from vedette.language.schema.model import Schema
+from vedette.policy.decisions import Policy, holds
+
+__all__ = ["Sight"]
+
+
+class Sight:
+    """The graph as one actor sees it during one statement. `context.view` is the unfiltered state."""
+
+    def __init__(self, policies: Sequence[Policy], context: Context, schema: Schema) -> None:
+        self._view: View = context.view
+        self._context = context
+        self._schema = schema
+        reading = [policy for policy in policies if policy.operation in ("*", "MATCH")]
+        self._elements = [policy for policy in reading if policy.attribute is None]
+        self._attributes = [policy for policy in reading if policy.attribute is not None]
+        self._known: dict[str, tuple[Element | None, Element | None]] = {}
+        """Id ▸ the version that was judged, and what is seen of it."""
+
+    # --- the View ---------------------------------------------------------------------------------------------
+
+    def get(self, id: str) -> Element | None:
+        element = self._view.get(id)
+        return None if element is None else self.see(element)
+
+    def scan(self, types: tuple[str, ...]) -> Iterable[Element]:
+        return self._seen(self._view.scan(types))
+
+    def lookup(self, owner: str, attribute: str, value: Any) -> Iterator[Element]:
+        for element in self._view.lookup(owner, attribute, value):
+            seen = self.see(element)
+            if seen is not None and (seen is element or self._value(seen, attribute) == value):
+                yield seen
+
+    def edges_at(self, edge: str, position: int, id: str) -> Iterable[Element]:
+        return self._seen(self._view.edges_at(edge, position, id))
+
+    def incident(self, id: str) -> Iterable[Element]:
+        return self._seen(self._view.incident(id))
+
+    def _seen(self, elements: Iterable[Element]) -> Iterator[Element]:
+        for element in elements:
+            seen = self.see(element)
+            if seen is not None:
+                yield seen
+
+    # --- deciding ---------------------------------------------------------------------------------------------
+
+    def see(self, element: Element) -> Element | None:
+        """The element as the actor sees it, or None."""
+        version, known = self._known.get(element.id, (None, None))
+        if version is not element:
+            self._known[element.id] = (element, None)
+            known = self.judge(element)
+            self._known[element.id] = (element, known)
+        return known
+
+    def judge(self, element: Element) -> Element | None:
+        """Like `see`, without asking what was decided before."""
+        visible = self._visible_edge(element) if element.targets is not None else self._visible(element)
+        return self._masked(element) if visible else None
+
+    def _visible(self, element: Element) -> bool:
+        if self._schema.nodes[element.type].protected:
+            return True
+        allowed = False
+        for policy in self._elements:
+            if policy.speaks_about("MATCH", element.type, None) and self._true(policy, element):
+                if not policy.allow:
+                    return False
+                allowed = True
+        return allowed
+
+    def _visible_edge(self, edge: Element) -> bool:
+        named = allowed = False
+        for policy in self._elements:
+            if not policy.speaks_about("MATCH", edge.type, None):
+                continue
+            explicit = policy.allow and policy.types is not None
+            named = named or explicit
+            if self._true(policy, edge):
+                if not policy.allow:
+                    return False
+                allowed = allowed or explicit
+        if named:
+            return allowed
+        targets = (self._view.get(id) for id in edge.targets or ())
+        return all(target is not None and self.see(target) is not None for target in targets)
+
+    def _masked(self, element: Element) -> Element:
+        about = [p for p in self._attributes if p.speaks_about("MATCH", element.type, p.attribute)]
+        if not about:
+            return element
+        holder = (
+            self._schema.edges[element.type]
+            if element.targets is not None
+            else self._schema.nodes[element.type]
+        )
+        hidden = {
+            place
+            for name, place in holder.layout.items()
+            if self._hides([p for p in about if p.attribute == name], element)
+        }
+        if not hidden:
+            return element
+        values = tuple(None if place in hidden else value for place, value in enumerate(element.values))
+        return Element(element.id, element.type, values, element.targets)
+
+    def _hides(self, about: list[Policy], element: Element) -> bool:
+        if not about:
+            return False
+        if any(not policy.allow and self._true(policy, element) for policy in about):
+            return True
+        allowing = [policy for policy in about if policy.allow]
+        return bool(allowing) and not any(self._true(policy, element) for policy in allowing)
+
+    def _true(self, policy: Policy, element: Element) -> bool:
+        context = self._context
+        context.operation, context.target, context.target_type = "MATCH", element, element.type
+        context.target_attr = policy.attribute
+        try:
+            return holds(policy, element, context)
+        except VedetteError:
+            return not policy.allow
+
+    def _value(self, element: Element, attribute: str) -> Any:
+        holder = (
+            self._schema.edges[element.type]
+            if element.targets is not None
+            else self._schema.nodes[element.type]
+        )
+        return element.values[holder.layout[attribute]]

@@ -1,0 +1,362 @@
+"""Policies about external collections (`ON MATCH(o: shop::orders) …`), for those who see documents and not the graph.
+
+A condition is taken apart once. What looks at the document stays an expression over it; what looks at the graph, the
+actor or nothing at all is evaluated here, when somebody asks, and stands in the expression as a constant:
+
+    o.owner = current_actor() AND EXISTS(me: User WHERE me = current_actor() AND me.admin)
+    o.owner = "n1_7"          AND TRUE
+
+A nested pattern may meet the document in one equality, which becomes a list of what the pattern finds:
+
+    EXISTS(m: Member WHERE m.user = current_actor() AND m.region = o.region)      o.region IN ["north", "east"]
+
+The outcome is a tuple of `SightRule`: text, which any process understands. Where a condition cannot be taken apart, it
+has a `problem`, and whoever would be judged by it cannot be answered (surface.md, External collections).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vedette.element import Element
+from vedette.errors import VedetteError
+from vedette.language.compile.execution_context import Context, Row
+from vedette.language.compile.expressions import Closure
+from vedette.language.compile.patterns import PatternChains
+from vedette.language.plan.planner import PlanContext
+from vedette.language.printer import print_expression
+from vedette.language.resolve.patterns import PatternResolver
+from vedette.language.resolve.scope import Frame, Scope
+from vedette.language.resolve.tree import Condition, PatternFold, slots_of
+from vedette.language.syntax.declarations import OperationPattern, PolicyDeclaration
+from vedette.language.syntax.expressions import (
+    Attribute,
+    Binary,
+    Call,
+    Exists,
+    Expression,
+    ListLiteral,
+    Literal,
+    Parameter,
+    TypeTest,
+    Unary,
+    Variable,
+)
+from vedette.language.syntax.visit import exchange, walk
+from vedette.language.types import list_of
+from vedette.policy.decisions import PLACE
+from vedette.policy.dependencies import mentioned_types
+from vedette.policy.operation_targets import collections_of
+from vedette.watch.delta import frozen
+
+__all__ = [
+    "CollectionPolicy",
+    "SightRule",
+    "Unanswerable",
+    "compile_collection_policy",
+    "may_see",
+    "sight_rules",
+]
+
+MOST_VALUES = 1_000
+"""What the graph may say about one comparison with a document."""
+_TIME = frozenset({"now", "wall_time", "logical_time"})
+_UNNAMED = "document"
+"""What an operation without a variable calls the document."""
+
+
+class Unanswerable(Exception):
+    """A policy cannot be put as a condition on documents."""
+
+    def __init__(self, policy: str, reason: str) -> None:
+        super().__init__(f"the policy {policy} {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SightRule:
+    """One policy about reading a collection, for one actor at one moment."""
+
+    allow: bool
+    attribute: str | None
+    """The attribute that it is about; None: the document."""
+    variable: str
+    """What the condition calls the document."""
+    condition: str
+    """In MEW, over the document and constants alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A part of a condition that the graph answers: a value, or with `listed` what a pattern finds."""
+
+    value: Closure
+    size: int
+    listed: tuple[int, Closure] | None = None
+    """The register of the pattern's elements, and what is read of each."""
+
+    def evaluate(self, context: Context) -> Any:
+        row: Row = [None] * self.size
+        row[0] = context
+        found = self.value(row)
+        if self.listed is None:
+            return found
+        slot, read = self.listed
+        values: dict[Any, Any] = {}
+        for element in found:
+            row[slot] = element
+            value = read(row)
+            values[frozen(value)] = value
+            if len(values) > MOST_VALUES:
+                break  # too many to be said
+        return list(values.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionPolicy:
+    """One operation pattern of a declared policy, as far as it is about external collections."""
+
+    name: str
+    allow: bool
+    collections: frozenset[str] | None
+    """Which; None: every one."""
+    attribute: str | None
+    variable: str
+    condition: Expression
+    """With parameters, named by their number, in the place of what is known."""
+    known: tuple[_Known, ...]
+    instance: bool
+    """Whether the condition looks at the document."""
+    looks_at: frozenset[str] | None
+    """Types of the graph whose changes can change what is known; None: time does, too, so any commit may."""
+    problem: str | None
+
+    def speaks_about(self, collection: str) -> bool:
+        return self.collections is None or collection in self.collections
+
+
+def compile_collection_policy(
+    declaration: PolicyDeclaration, context: PlanContext, source: str = ""
+) -> list[CollectionPolicy]:
+    """What a declared policy says about external collections; raises with every mistake in it."""
+    found = []
+    for operation in declaration.operations:
+        frame = Frame(context.schema, source)
+        collections = collections_of(operation, frame)
+        if collections is None or collections:
+            found.append(_compile(declaration, operation, collections, frame, context))
+        frame.finish()
+    return found
+
+
+def _compile(
+    declaration: PolicyDeclaration,
+    operation: OperationPattern,
+    collections: frozenset[str] | None,
+    frame: Frame,
+    context: PlanContext,
+) -> CollectionPolicy:
+    variable = operation.variable or _UNNAMED
+    parts = _TakenApart(frame, variable, context)
+    condition = parts.condition(declaration.condition)
+    instance = any(_is_document(node, variable) for node in walk(condition))
+    return CollectionPolicy(
+        name=declaration.name,
+        allow=declaration.allow,
+        collections=collections,
+        attribute=operation.attribute,
+        variable=variable,
+        condition=condition,
+        known=tuple(_Known(known.value, frame.size, known.listed) for known in parts.known),
+        instance=instance,
+        looks_at=None if parts.timely else frozenset(parts.looks_at),
+        problem=parts.problem,
+    )
+
+
+def _is_document(node: Any, variable: str) -> bool:
+    return (isinstance(node, Variable) and node.name == variable) or (
+        isinstance(node, Call) and node.name.lower() == "target"
+    )
+
+
+class _TakenApart:
+    """The document's part of a condition, and what is known without it."""
+
+    def __init__(self, frame: Frame, variable: str, context: PlanContext) -> None:
+        self._resolver = PatternResolver(frame, PLACE)
+        self._variable = variable
+        self._chains = PatternChains(context)
+        self.known: list[_Known] = []
+        self.looks_at: set[str] = set()
+        self.timely = False
+        self.problem: str | None = None
+
+    def condition(self, node: Expression) -> Expression:
+        if isinstance(node, Literal):
+            return Literal(node.value)
+        if not self._mentioned(node):
+            return self._known(node)
+        match node:
+            case Binary(left=left, right=right):
+                return replace(node, left=self.condition(left), right=self.condition(right))
+            case Unary(operand=operand):
+                return replace(node, operand=self.condition(operand))
+            case ListLiteral(items=items):
+                return replace(node, items=tuple(map(self.condition, items)))
+            case Call(name=name) if name.lower() == "target":
+                return Variable(self._variable)
+            case Variable() | Attribute() | TypeTest():
+                return node
+            case Exists():
+                return self._met(node)
+        return self._cannot(f"has a {type(node).__name__} over the document")
+
+    def _mentioned(self, node: Any) -> bool:
+        return any(_is_document(part, self._variable) for part in walk(node))
+
+    def _cannot(self, problem: str) -> Expression:
+        self.problem = self.problem or problem
+        return Literal(None)
+
+    # --- what the graph knows ---------------------------------------------------------------------------------
+
+    def _known(self, node: Expression) -> Expression:
+        found = self._resolver.resolve(node, Scope(self._resolver.frame))
+        self._note(node, found)
+        if found.type.kind != "Bool" and self.timely:
+            return self._cannot("compares the document with the time, which goes on by itself")
+        return self._place(_Known(self._read(found), 0))
+
+    def _read(self, found: Condition) -> Closure:
+        return self._chains.id(found) if found.type.is_reference else self._chains.condition(found)
+
+    def _note(self, node: Any, found: Condition) -> None:
+        self.looks_at.update(mentioned_types(found))
+        self.timely = self.timely or any(
+            isinstance(part, Call) and part.name.lower() in _TIME for part in walk(node)
+        )
+
+    def _place(self, known: _Known) -> Expression:
+        self.known.append(known)
+        return Parameter(str(len(self.known) - 1))
+
+    def _met(self, node: Exists) -> Expression:
+        """A nested pattern that meets the document in one equality."""
+        meeting = [part for part in _conjuncts(node.where) if self._mentioned(part)]
+        apart = [part for part in _conjuncts(node.where) if not self._mentioned(part)]
+        if self._mentioned(node.pattern) or len(meeting) != 1:
+            return self._cannot("joins documents with the graph by more than one equality")
+        match meeting[0]:
+            case Binary(op="=", left=left, right=right) if self._mentioned(left) != self._mentioned(right):
+                outer, inner = (left, right) if self._mentioned(left) else (right, left)
+            case _:
+                return self._cannot("joins documents with the graph by more than one equality")
+        scope = Scope(self._resolver.frame).inner()
+        where = None
+        for part in apart:
+            where = part if where is None else Binary("AND", where, part)
+        pattern = self._resolver.pattern(node.pattern, where, scope)
+        read = self._resolver.resolve(inner, scope)
+        slots = slots_of(read)
+        if len(slots) != 1:
+            return self._cannot("joins documents with several elements of the graph at once")
+        (slot,) = slots
+        fold = PatternFold("COLLECT", pattern, slot, -1, list_of(read.type))
+        self._note(node, fold)
+        listed = _Known(self._chains.condition(fold), 0, (slot, self._read(read)))
+        return Binary("IN", self.condition(outer), self._place(listed))
+
+
+def _conjuncts(node: Expression | None) -> Iterator[Expression]:
+    match node:
+        case None:
+            return
+        case Binary(op="AND", left=left, right=right):
+            yield from _conjuncts(left)
+            yield from _conjuncts(right)
+        case _:
+            yield node
+
+
+# --- for one actor ----------------------------------------------------------------------------------------------
+
+
+def sight_rules(
+    policies: Iterable[CollectionPolicy], collection: str, context: Context
+) -> tuple[tuple[CollectionPolicy, SightRule], ...]:
+    """What the policies say to the context's actor about a collection; raises Unanswerable.
+
+    A condition that fails while it is evaluated counts as true for a DENY and as false for an ALLOW.
+    """
+    found = []
+    for policy in policies:
+        if policy.speaks_about(collection):
+            try:
+                condition = _told(policy, collection, context)
+            except VedetteError:
+                condition = Literal(not policy.allow)
+            found.append((policy, _rule(policy, condition)))
+    return tuple(found)
+
+
+def _rule(policy: CollectionPolicy, condition: Expression) -> SightRule:
+    return SightRule(
+        allow=policy.allow,
+        attribute=policy.attribute,
+        variable=policy.variable,
+        condition=print_expression(condition),
+    )
+
+
+def _told(policy: CollectionPolicy, collection: str, context: Context) -> Expression:
+    if policy.problem is not None:
+        raise Unanswerable(policy.name, policy.problem)
+    context.operation, context.target = "MATCH", None
+    context.target_type, context.target_attr = collection, policy.attribute
+    values = [_constant(policy, known.evaluate(context)) for known in policy.known]
+
+    def filled(node: Any) -> Any:
+        match node:
+            case Parameter(name=name):
+                return values[int(name)]
+            case TypeTest(base=Variable(), type=type_):
+                return Literal(type_ == collection)
+        return None
+
+    condition: Expression = exchange(policy.condition, filled)
+    return condition
+
+
+def _constant(policy: CollectionPolicy, value: Any) -> Expression:
+    if isinstance(value, list | tuple):
+        if len(value) > MOST_VALUES:
+            raise Unanswerable(policy.name, f"compares the document with more than {MOST_VALUES:,} values")
+        return ListLiteral(tuple(_constant(policy, item) for item in value))
+    if isinstance(value, Element):
+        return Literal(value.id)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unanswerable(policy.name, "compares the document with a number that is not finite")
+    return Literal(value)
+
+
+def _is_true(rule: SightRule) -> bool:
+    """Whether the condition is, whatever the document."""
+    return rule.condition == print_expression(Literal(True))
+
+
+def may_see(rules: Sequence[tuple[CollectionPolicy, SightRule]], attribute: str | None = None) -> bool:
+    """Whether some policy could show the collection, or the attribute: what depends on the document is judged later."""
+    allowed = attribute is not None
+    for policy, rule in rules:
+        if policy.attribute != attribute:
+            continue
+        if policy.instance:
+            allowed = allowed or policy.allow
+        elif _is_true(rule):
+            if not policy.allow:
+                return False
+            allowed = True
+    return allowed

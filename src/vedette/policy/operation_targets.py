@@ -1,0 +1,77 @@
+"""Who an operation of a policy speaks about: elements of the graph, documents of external collections, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from vedette.language.resolve.scope import Frame
+from vedette.language.schema.model import Schema
+from vedette.language.syntax.declarations import OperationPattern
+from vedette.language.syntax.expressions import NamedType, OptionalType, TypeExpression, UnionType
+
+__all__ = ["collections_of", "graph_side"]
+
+_READING = ("*", "MATCH")
+_KEPT = ("id", "_id", "_type")
+"""What every document is told with."""
+
+
+def graph_side(operation: OperationPattern, schema: Schema) -> OperationPattern | None:
+    """The pattern without external collections; None when nothing is left of it."""
+    _, second = operation.second or (None, None)
+    if second is not None and any(_is_external(member, schema) for member in _members(second)):
+        return None  # a mistake, which `collections_of` reports
+    if operation.type is None:
+        return operation
+    members = tuple(_members(operation.type))
+    graph = tuple(member for member in members if not _is_external(member, schema))
+    if len(graph) == len(members):
+        return operation
+    if not graph:
+        return None
+    return replace(operation, type=graph[0] if len(graph) == 1 else UnionType(graph, span=operation.span))
+
+
+def collections_of(operation: OperationPattern, frame: Frame) -> frozenset[str] | None:
+    """Names of external collections, none of them as an empty set; None: every collection, because it names no type."""
+    schema, first, second = frame.schema, operation.type, operation.second
+    if first is None and second is None:
+        bare = operation.variable
+        if operation.operation not in _READING or bare in schema.nodes or bare in schema.edges:
+            return frozenset()
+        return None
+    written = [type_ for type_ in (first, second[1] if second is not None else None) if type_ is not None]
+    names = frozenset(
+        member.name
+        for type_ in written
+        for member in _members(type_)
+        if isinstance(member, NamedType) and _is_external(member, schema)
+    )
+    if names and operation.operation != "MATCH":
+        text = f"{operation.operation} cannot be done to {min(names)}: external collections are only read, with MATCH"
+        frame.report("E2009", text, operation.span)
+    if names and operation.attribute in _KEPT:
+        frame.report(
+            "E2002", f"'{operation.attribute}' cannot be hidden: every document has it", operation.span
+        )
+    return names
+
+
+def _members(type_: TypeExpression) -> Iterator[TypeExpression]:
+    match type_:
+        case UnionType(members=members):
+            for member in members:
+                yield from _members(member)
+        case OptionalType(inner=inner):
+            yield from _members(inner)
+        case _:
+            yield type_
+
+
+def _is_external(type_: TypeExpression, schema: Schema) -> bool:
+    """A name in front that no ontology has is that of a source."""
+    if not isinstance(type_, NamedType) or type_.name in schema.nodes:
+        return False
+    front, separator, _ = type_.name.rpartition("::")
+    return bool(separator) and front not in schema.ontologies

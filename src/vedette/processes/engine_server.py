@@ -1,0 +1,149 @@
+"""The process with the engine, the gateway and the HTTP API: what `vedette serve` watches over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from vedette.console.app import HttpServer, make_app
+from vedette.console.http_server import MOST_CONNECTIONS
+from vedette.console.metrics import service_figures
+from vedette.console.page import ServerFacts
+from vedette.engine.data_directory import Vedette
+from vedette.gateway.server.access import check_exposure
+from vedette.gateway.server.tls import tls_of
+from vedette.gateway.service import GatewayService
+from vedette.processes.ports import taken_port
+from vedette.processes.server_file import FILE, ServerFile, write_server_file
+from vedette.transport.unix_socket import socket_path
+
+if TYPE_CHECKING:
+    from vedette.cli.output.display import TableDisplay
+
+__all__ = ["DemoLife", "ServeOptions", "missing", "serve_home", "stop_asked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    host: str
+    port: int
+    http_port: int
+    workers: int
+    """Gateway workers that listen on `port` in place of this process; 0: it listens itself."""
+    directory: Path | None
+
+
+async def serve_home(
+    home: Vedette, options: ServeOptions, *, started: Callable[[ServerFile], None], stop: asyncio.Event
+) -> None:
+    """Serve until `stop` is set; `started` is told the ports once everything listens."""
+    service = GatewayService(home, directory=options.directory)
+    check_exposure(options.host, guarded=service.server.guarded)
+    ports: list[int] = []
+    app = make_app(
+        service.board,
+        figures=service_figures(service),
+        ready=lambda: missing(service, options.workers),
+        facts=lambda: ServerFacts(
+            port=ports[-1] if ports else options.port,
+            secure=bool(home.settings.tls_certificate),
+            databases=tuple(home.databases()),
+        ),
+        allowed_origins=home.settings.allowed_origins,
+    )
+    http = HttpServer(app, tls=tls_of(home.settings, MOST_CONNECTIONS))
+    service.begin()
+    try:
+        async with _listening(service, http, options) as found:
+            ports.append(found.port)
+            started(found)
+            await stop.wait()
+    finally:
+        await http.stop()
+        await service.stop()
+
+
+def missing(service: GatewayService, workers: int) -> str | None:
+    """Why clients cannot be served; None when they can."""
+    if not service.engine.alive:
+        return "the engine has stopped"
+    if workers and not service.links.ports:
+        return "no gateway worker is there"
+    return service.home.default.read_only
+
+
+@asynccontextmanager
+async def _listening(
+    service: GatewayService, http: HttpServer, options: ServeOptions
+) -> AsyncIterator[ServerFile]:
+    port = options.port
+    if not options.workers:
+        with taken_port(options.host, options.port, "--port"):
+            port = await service.listen(options.host, options.port)
+    with taken_port(options.host, options.http_port, "--http-port"):
+        http_port = await http.start(options.host, options.http_port)
+    directory, local, engine = options.directory, Path(), Path()
+    if directory is not None:
+        local, engine = socket_path(directory, "local.sock"), socket_path(directory, "engine.sock")
+        await service.local.start_local(local)
+        await service.links.start(engine)
+        await service.open_ingest(directory)
+    found = ServerFile(
+        pid=os.getpid(),
+        host=options.host,
+        port=port,
+        http_port=http_port,
+        local_socket=str(local),
+        engine_socket=str(engine),
+    )
+    if directory is not None:
+        write_server_file(directory, found)
+    try:
+        yield found
+    finally:
+        if directory is not None:
+            for path in (directory / FILE, local, engine):
+                path.unlink(missing_ok=True)
+
+
+def stop_asked(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Have `stop` set by SIGTERM and SIGINT, and when the supervisor is gone."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    descriptor = sys.stdin.fileno()
+
+    def gone() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop.set()
+
+    loop.add_reader(descriptor, gone)
+
+
+class DemoLife(Thread):
+    """Lets something happen in the demo, every few seconds, until it is told to stop."""
+
+    def __init__(self, home: Vedette, display: TableDisplay, pace_seconds: float) -> None:
+        super().__init__(name="vedette-demo", daemon=True)
+        self._home, self._display, self._pace = home, display, pace_seconds
+        self._over = Event()
+
+    def run(self) -> None:
+        from vedette.processes.demo import board as demo
+
+        with self._home.database(demo.DATABASE).session() as session:
+            while not self._over.wait(self._pace):
+                moment = self._home.clock.now().strftime("%H:%M:%S")
+                self._display.out.print(f"{moment}  {demo.advance(session)}", soft_wrap=True)
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()

@@ -1,0 +1,136 @@
+"""Documents in pieces: along their structure, of bounded size, with some overlap, each with its place in the file.
+
+Parts (headings, functions, pages) that fit are kept whole; small neighbours share a chunk. A part that is too long is
+cut between lines, and the last lines of a piece begin the next one. A line that is too long by itself is cut within, at
+a space when there is one. Every line that is not blank is in some chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vedette.handshake.config import refuse_unless
+from vedette.search.document import Document, Place
+
+__all__ = ["Chunk", "ChunkingConfig", "chunks_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkingConfig:
+    max_characters: int = 1_600
+    """Of one chunk; what an embedder reads with attention."""
+    overlap_characters: int = 200
+    """At most so much of a piece is repeated in the next one of the same part."""
+
+    def __post_init__(self) -> None:
+        refuse_unless(
+            self.max_characters >= 1, "max_characters", self.max_characters, "a whole number from 1"
+        )
+        fits = 0 <= self.overlap_characters <= self.max_characters // 2
+        refuse_unless(
+            fits, "overlap_characters", self.overlap_characters, "from 0 to half of 'max_characters'"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    text: str
+    place: Place
+    title: str
+    """Of the part it begins in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Lines from `start` to before `end`, by index."""
+
+    start: int
+    end: int
+    title: str
+
+
+def chunks_of(document: Document, config: ChunkingConfig | None = None) -> list[Chunk]:
+    config = config or ChunkingConfig()
+    lengths = [len(line) + 1 for line in document.lines]
+    chunks: list[Chunk] = []
+    for span in _shared(document, lengths, config):
+        chunks.extend(_pieces(document, lengths, span, config))
+    return chunks
+
+
+def _parts(document: Document) -> Iterator[_Span]:
+    starts = sorted({part.start for part in document.parts} | {0})
+    titles = {part.start: part.title for part in document.parts}
+    for start, end in zip(starts, [*starts[1:], len(document.lines)], strict=True):
+        if end > start:
+            yield _Span(start, end, titles.get(start, ""))
+
+
+def _shared(document: Document, lengths: list[int], config: ChunkingConfig) -> Iterator[_Span]:
+    """Parts, small neighbours joined while they fit."""
+    waiting: _Span | None = None
+    size = 0
+    for part in _parts(document):
+        length = sum(lengths[part.start : part.end])
+        if waiting is not None and size + length - 1 <= config.max_characters:
+            waiting, size = _Span(waiting.start, part.end, waiting.title or part.title), size + length
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting, size = part, length
+    if waiting is not None:
+        yield waiting
+
+
+def _pieces(document: Document, lengths: list[int], span: _Span, config: ChunkingConfig) -> Iterator[Chunk]:
+    start = span.start
+    while start < span.end:
+        end, size = start, -1
+        while end < span.end and size + lengths[end] <= config.max_characters:
+            size += lengths[end]
+            end += 1
+        if end == start:  # one line that is too long
+            yield from _cut_line(document, start, span.title, config)
+            start += 1
+            continue
+        chunk = _chunk(document, start, end, span.title)
+        if chunk is not None:
+            yield chunk
+        start = end if end == span.end else _with_overlap(lengths, start, end, config)
+
+
+def _with_overlap(lengths: list[int], start: int, end: int, config: ChunkingConfig) -> int:
+    """Where the next piece begins: some lines back, but always further on than this one did."""
+    room = config.max_characters - lengths[end] + 1  # the next line must fit beside what is repeated
+    allowed = min(config.overlap_characters, room)
+    first, repeated = end, 0
+    while first - 1 > start and repeated + lengths[first - 1] <= allowed:
+        first -= 1
+        repeated += lengths[first]
+    return first
+
+
+def _chunk(document: Document, start: int, end: int, title: str) -> Chunk | None:
+    while start < end and not document.lines[start].strip():
+        start += 1
+    while end > start and not document.lines[end - 1].strip():
+        end -= 1
+    if start == end:
+        return None
+    place = Place(start=document.places[start], end=document.places[end - 1], unit=document.unit)
+    return Chunk(text="\n".join(document.lines[start:end]), place=place, title=title)
+
+
+def _cut_line(document: Document, index: int, title: str, config: ChunkingConfig) -> Iterator[Chunk]:
+    line, position = document.lines[index], 0
+    place = Place(start=document.places[index], end=document.places[index], unit=document.unit)
+    while position < len(line):
+        end = min(len(line), position + config.max_characters)
+        if end < len(line):
+            space = line.rfind(" ", position + config.max_characters // 2, end)
+            end = space + 1 if space > 0 else end
+        piece = line[position:end].strip()
+        if piece:
+            yield Chunk(text=piece, place=place, title=title)
+        position = end if end == len(line) else max(end - config.overlap_characters, position + 1)

@@ -1,0 +1,129 @@
+"""Text to vectors. The seam, and two that need no network; others are in `other_embedders`.
+
+`wordllama` (the default) has its weights in its wheel and knows what words mean; `hashing` knows only which words are
+there, is the same on every machine, and is for tests. Vectors have length 1, or are zero for text without words.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from vedette.errors import IngestError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+__all__ = ["EMBEDDERS", "Embedder", "HashingEmbedder", "WordLlamaEmbedder", "embedder_named"]
+
+
+class Embedder(Protocol):
+    """The same text is the same vector. The usual mistake: an answer that depends on the rest of the batch."""
+
+    name: str
+    """Written beside every vector: those of another name are not compared with ours."""
+    dimensions: int
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """One row per text; E4522 when it cannot."""
+        ...
+
+
+_TEXTS_AT_ONCE = 256
+
+
+class WordLlamaEmbedder:
+    """The mean of what the words of a text mean."""
+
+    def __init__(self) -> None:
+        try:
+            import wordllama  # type: ignore[import-untyped]
+
+            folder = Path(wordllama.__file__).parent
+            model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+        except Exception as error:
+            raise IngestError(
+                "E4522",
+                f"the embedder wordllama cannot be loaded ({error}): install vedette[files]",
+                fields={"embedder": "wordllama"},
+            ) from error
+        # Its own `embed` pads every text of a batch to the longest one, which costs twice the time of the work itself.
+        self._tokenizer: Any = model.tokenizer
+        self._tokenizer.no_padding()
+        self._table: Vectors = model.embedding
+        self.dimensions = int(self._table.shape[1])
+        self.name = f"wordllama-{self.dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = _zeros(len(texts), self.dimensions)
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            batch = list(texts[start : start + _TEXTS_AT_ONCE])
+            for row, encoded in enumerate(
+                self._tokenizer.encode_batch_fast(batch, add_special_tokens=False), start
+            ):
+                if encoded.ids:
+                    vectors[row] = self._table.take(encoded.ids, axis=0, mode="clip").mean(axis=0)
+        return _unit(vectors)
+
+
+_WORD = re.compile(r"\w+")
+
+
+class HashingEmbedder:
+    """Words, and pairs of neighbours, counted in a fixed number of places."""
+
+    def __init__(self, dimensions: int = 256) -> None:
+        self.dimensions = dimensions
+        self.name = f"hashing-{dimensions}"
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        vectors = _zeros(len(texts), self.dimensions)
+        for row, text in enumerate(texts):
+            words = _WORD.findall(text.lower())
+            for feature in [*words, *(f"{one} {two}" for one, two in pairwise(words))]:
+                code = zlib.crc32(feature.encode())  # never hash(): that differs from process to process
+                vectors[row, code % self.dimensions] += 1.0 if code >> 31 else -1.0
+        return _unit(vectors)
+
+
+EMBEDDERS: Mapping[str, Callable[[], Embedder]] = {"wordllama": WordLlamaEmbedder, "hashing": HashingEmbedder}
+
+
+def embedder_named(name: str) -> Embedder:
+    """By the setting `embedder`; E4522 when there is none of that name, or it cannot be used."""
+    from vedette.search.remote_embedding import HttpEmbedder, SentenceTransformersEmbedder
+
+    kind, colon, rest = name.partition(":")
+    if colon and kind in ("http", "https"):
+        return HttpEmbedder(name)
+    if colon and kind == "sentence-transformers":
+        return SentenceTransformersEmbedder(rest)
+    if name not in EMBEDDERS:
+        known = ", ".join([*EMBEDDERS, "sentence-transformers:MODEL", "http://…#MODEL"])
+        raise IngestError(
+            "E4522", f"there is no embedder '{name}'; known are {known}", fields={"embedder": name}
+        )
+    return EMBEDDERS[name]()
+
+
+def _zeros(rows: int, columns: int) -> Vectors:
+    import numpy as np
+
+    return np.zeros((rows, columns), dtype=np.float32)
+
+
+def _unit(vectors: Any) -> Vectors:
+    """Each row of length 1; a row that has none stays zero instead of becoming NaN."""
+    import numpy as np
+
+    rows: Vectors = np.nan_to_num(np.asarray(vectors, dtype=np.float32))
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit

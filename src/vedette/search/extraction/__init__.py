@@ -1,0 +1,33 @@
+"""Text out of a file, one module per type. `EXTRACTORS` is the list of what can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from vedette.search.content_type import ContentType, decoded
+from vedette.search.document import Document
+from vedette.search.extraction.html import extract_html
+from vedette.search.extraction.markdown import extract_markdown
+from vedette.search.extraction.pdf import extract_pdf
+from vedette.search.extraction.source_code import extract_code
+from vedette.search.extraction.tabular import extract_csv, extract_json
+from vedette.search.extraction.text import extract_plain
+
+__all__ = ["EXTRACTORS", "extract"]
+
+EXTRACTORS: Mapping[ContentType, Callable[[str, str], Document]] = {
+    ContentType.PLAIN: extract_plain,
+    ContentType.MARKDOWN: extract_markdown,
+    ContentType.CODE: extract_code,
+    ContentType.HTML: extract_html,
+    ContentType.JSON: extract_json,
+    ContentType.CSV: extract_csv,
+}
+"""Path and text to a document. PDF is not among them: its bytes are no text."""
+
+
+def extract(path: str, data: bytes, kind: ContentType) -> Document:
+    """The text of a file and its parts; E4512 when it has none that can be used."""
+    if kind is ContentType.PDF:
+        return extract_pdf(path, data)
+    return EXTRACTORS[kind](path, decoded(path, data))

@@ -1,0 +1,77 @@
+"""HTML: what a reader sees, block by block, each with the line of the source it begins on."""
+
+from __future__ import annotations
+
+import re
+
+from vedette.search.document import Document, Part, shortened
+from vedette.search.extraction.html_tokenizer import Tag, Text, tokens_of
+
+__all__ = ["extract_html"]
+
+_BLOCKS = frozenset(
+    "address article aside blockquote br dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr li main nav ol option p pre section table tbody td tfoot th thead title tr ul".split()
+)
+_HIDDEN = frozenset({"script", "style", "template", "noscript", "svg"})
+_HEADING = re.compile(r"h([1-6])")
+_SPACE = re.compile(r"\s+")
+
+
+def extract_html(path: str, text: str) -> Document:
+    del path
+    reader = _Reader()
+    for token in tokens_of(text):
+        match token:
+            case Text():
+                reader.read(token)
+            case Tag():
+                reader.pass_tag(token)
+    reader.end_block()
+    return Document(lines=tuple(reader.lines), places=tuple(reader.places), parts=tuple(reader.parts))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.places: list[int] = []
+        self.parts: list[Part] = []
+        self._words: list[str] = []
+        """Of the block we are in, from its first word on."""
+        self._began = 1
+        self._hidden = 0
+        self._level = 0
+        """Of the heading we are in; 0 is none."""
+        self._above: list[tuple[int, str]] = []
+
+    def pass_tag(self, tag: Tag) -> None:
+        if tag.name in _HIDDEN:
+            self._hidden = max(0, self._hidden + tag.opens - tag.closes)
+        elif tag.name in _BLOCKS:
+            self.end_block()
+            heading = _HEADING.fullmatch(tag.name)
+            self._level = int(heading[1]) if heading is not None and not tag.closes else 0
+
+    def read(self, text: Text) -> None:
+        if self._hidden or not text.text.strip():
+            if self._words:
+                self._words.append(" ")
+            return
+        if not self._words:
+            leading = text.text[: len(text.text) - len(text.text.lstrip())]
+            self._began = text.line + leading.count("\n")
+        self._words.append(text.text)
+
+    def end_block(self) -> None:
+        """What was read since the last block is a line of its own."""
+        line = _SPACE.sub(" ", "".join(self._words)).strip()
+        self._words = []
+        if not line:
+            return
+        if self._level:
+            above = (each for each in self._above if each[0] < self._level)
+            self._above = [*above, (self._level, shortened(line))]
+            title = " > ".join(words for _, words in self._above)
+            self.parts.append(Part(start=len(self.lines), title=title))
+        self.lines.append(line)
+        self.places.append(self._began)

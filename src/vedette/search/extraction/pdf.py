@@ -1,0 +1,83 @@
+"""PDF: the text of each page. Places are pages."""
+
+from __future__ import annotations
+
+import io
+import logging
+from typing import TYPE_CHECKING
+
+from vedette.errors import IngestError
+from vedette.search.document import Document, Part
+from vedette.search.extraction.text import lines_of
+
+if TYPE_CHECKING:
+    from pypdf import PageObject
+
+__all__ = ["extract_pdf"]
+
+BASE_STEPS, STEPS_PER_BYTE, MOST_STEPS = 20_000, 2, 2_000_000
+"""Of drawing, which a file may take; a page has several per word, and is packed to less than a byte for each."""
+PAGE_STEPS = 50
+"""For a page itself: a small file can name the same one a thousand times."""
+BASE_CONTENT_BYTES, CONTENT_PER_BYTE = 1_000_000, 50
+"""What pages may have, unpacked: packed drawing is seldom a tenth of it."""
+
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what is wrong with a file is part of its outcome
+
+
+def extract_pdf(path: str, data: bytes) -> Document:
+    from pypdf import PdfReader
+
+    lines: list[str] = []
+    places: list[int] = []
+    parts: list[Part] = []
+    work = _Work(path, len(data))
+    try:
+        reader = PdfReader(io.BytesIO(data), strict=False)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise _unusable(path, "it is encrypted")
+        for number, page in enumerate(reader.pages, start=1):
+            work.begin_page(page)
+            text = page.extract_text(visitor_operand_before=work.step)
+            work.check()
+            if text.strip():
+                parts.append(Part(start=len(lines), title=f"page {number}"))
+                page_lines = lines_of(text)
+                lines += page_lines
+                places += [number] * len(page_lines)
+    except IngestError:
+        raise
+    except (Exception, RecursionError) as error:  # a damaged file can make the reader fail in any way
+        raise _unusable(path, f"{type(error).__name__}: {error}") from error
+    if not lines:
+        raise _unusable(path, "its pages are pictures without text")
+    return Document(lines=tuple(lines), places=tuple(places), parts=tuple(parts), unit="page")
+
+
+class _Work:
+    """What reading a file may still cost. In steps and bytes, not in time: it is too much everywhere, or nowhere."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self._path = path
+        self._steps = min(BASE_STEPS + STEPS_PER_BYTE * size, MOST_STEPS)
+        self._bytes = BASE_CONTENT_BYTES + CONTENT_PER_BYTE * size
+
+    def begin_page(self, page: PageObject) -> None:
+        contents = page.get_contents()
+        self._bytes -= 0 if contents is None else len(contents.get_data())
+        self._steps -= PAGE_STEPS
+        self.check()
+
+    def step(self, *_: object) -> None:
+        self._steps -= 1
+        if self._steps < 0:
+            self.check()
+
+    def check(self) -> None:
+        """The reader goes on after an exception in some parts of a page; so at its end, too."""
+        if self._steps < 0 or self._bytes < 0:
+            raise _unusable(self._path, "its pages are far more to draw than a file of its size has")
+
+
+def _unusable(path: str, why: str) -> IngestError:
+    return IngestError("E4512", f"no text can be read from {path}: {why}", fields={"path": path})

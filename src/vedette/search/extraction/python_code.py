@@ -1,0 +1,91 @@
+"""Where the classes, functions and methods of a Python file begin, found without its syntax tree.
+
+The tree tells the same (`tests/unit/ingest/test_python_code.py` compares the two), but costs five times as much, and of
+all that ingest does with a source file it was the largest part. What is needed are the lines that begin something, with
+their indentation; and not to take the inside of a string for such a line. A file that is no Python has parts, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vedette.search.document import Part, shortened
+
+__all__ = ["python_parts"]
+
+# A string that nobody closes goes on to the end, a short one to that of its line: so every character is looked at once,
+# whatever the file holds.
+_TOKEN = re.compile(
+    r"""
+    \#[^\n]*
+    | (?P<long>
+        "{3} [^"\\]*+ (?: (?: \\. | "(?!"") ) [^"\\]*+ )*+ (?: "{3} | \\?\Z )
+        | '{3} [^'\\]*+ (?: (?: \\. | '(?!'') ) [^'\\]*+ )*+ (?: '{3} | \\?\Z )
+    )
+    | "[^"\\\n]*+ (?: \\. [^"\\\n]*+ )*+ (?: " | (?=\n) | \\?\Z )
+    | '[^'\\\n]*+ (?: \\. [^'\\\n]*+ )*+ (?: ' | (?=\n) | \\?\Z )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LINE = re.compile(
+    r"""
+    ^(?P<indent>[ \t]*)
+    (?:
+        (?:async[ \t]+)? (?P<word>def|class) [ \t]+ (?P<name>\w+)
+        | (?P<decorator>@)
+        | (?:async[ \t]+)? (?:if|elif|else|try|except|finally|with|for|while|match|case)\b
+    )
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+@dataclass(slots=True)
+class _Block:
+    """What a line opens: all that is indented further belongs to it."""
+
+    indent: int
+    names: str | None
+    """Before the names of what is in it; None when that counts for nothing: in functions and branches."""
+    body: int | None = None
+    """The indentation of a class's own definitions."""
+
+
+def python_parts(text: str) -> Iterator[Part]:
+    """In the order of the lines; `text` has \\n between them. Decorators belong to what they decorate."""
+    open_blocks = [_Block(-1, "", body=0)]
+    decorated: dict[int, int] = {}
+    """Indentation ▸ the line of the first decorator."""
+    text = _without_long_strings(text)
+    line = position = 0
+    for found in _LINE.finditer(text):
+        line += text.count("\n", position, found.start())
+        position = found.start()
+        indent = len(found["indent"].expandtabs())
+        while open_blocks[-1].indent >= indent:
+            open_blocks.pop()
+        if found["decorator"]:
+            decorated.setdefault(indent, line)
+            continue
+        block = open_blocks[-1]
+        word, name = found["word"], found["name"]
+        counts = name is not None and block.names is not None and block.body in (None, indent)
+        if counts:
+            block.body = indent
+            yield Part(start=decorated.get(indent, line), title=f"{word} {block.names}{shortened(name)}")
+        if name is not None:
+            decorated.pop(indent, None)
+        names = f"{shortened(f'{block.names}{name}')}." if counts and word == "class" else None
+        open_blocks.append(_Block(indent, names))
+
+
+def _without_long_strings(text: str) -> str:
+    """As many lines as before, and nothing of a long string but that it is there."""
+    pieces, position = [], 0
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "long":
+            pieces += [text[position : token.start()], '""', "\n" * token[0].count("\n")]
+            position = token.end()
+    return "".join([*pieces, text[position:]])

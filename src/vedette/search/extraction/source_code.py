@@ -1,0 +1,49 @@
+"""Source code: a part begins at each function, class and method; in most languages, at a line that looks like one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from vedette.search.content_type import CODE_LANGUAGES
+from vedette.search.document import Document, Part, shortened
+from vedette.search.extraction.python_code import python_parts
+from vedette.search.extraction.text import lines_of
+
+__all__ = ["extract_code"]
+
+_STARTS: Mapping[str, re.Pattern[str]] = {
+    "javascript": re.compile(
+        r"(?:export\s+)?(?:default\s+)?(?:abstract\s+)?"
+        r"(?:(?:async\s+)?function\*?|class|interface|type|enum|const|let|var)\s+(?P<name>[\w$]+)"
+    ),
+    "go": re.compile(r"(?:func(?:\s*\([^)]*\))?|type)\s+(?P<name>\w+)"),
+    "rust": re.compile(
+        r"(?:pub(?:\([^)]*\))?\s+)?(?:async\s+|unsafe\s+|const\s+)*(?:fn|struct|enum|trait|mod|impl(?:<[^>]*>)?)"
+        r"\s+(?P<name>[\w:<>]+)"
+    ),
+    "ruby": re.compile(r"\s*(?:def|class|module)\s+(?P<name>[\w.:?!=]+)"),
+    "shell": re.compile(r"(?:function\s+)?(?P<name>[\w-]+)\s*\(\)\s*\{?|function\s+(?P<other>[\w-]+)"),
+    "sql": re.compile(r"(?i)(?:create|alter|insert|select|update|delete|with)\b(?P<name>[^(;]{0,60})"),
+    "braces": re.compile(
+        r"(?:[A-Za-z_][\w<>,:*&\[\]\s]*?[\s*&])?(?P<name>~?[A-Za-z_][\w:]*)\s*(?:\([^;]*+|\{\s*\{?)$"
+    ),
+}
+"""By language: what a line at the left margin looks like when something begins there."""
+
+
+def extract_code(path: str, text: str) -> Document:
+    language = CODE_LANGUAGES.get(PurePosixPath(path).suffix.lower(), "braces")
+    lines = lines_of(text)
+    parts = python_parts("\n".join(lines)) if language == "python" else _by_look(lines, _STARTS[language])
+    return Document.of_lines(lines, list(parts))
+
+
+def _by_look(lines: list[str], start: re.Pattern[str]) -> Iterator[Part]:
+    for index, line in enumerate(lines):
+        found = start.match(line)
+        if found is not None:
+            names = found.groupdict()
+            name = (names["name"] or names.get("other") or "").strip()
+            yield Part(start=index, title=shortened(name))

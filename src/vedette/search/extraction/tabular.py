@@ -1,0 +1,105 @@
+"""JSON and CSV: data as lines that can be found by the words in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from vedette.errors import IngestError
+from vedette.search.document import Document, Part, shortened
+from vedette.search.extraction.text import lines_of
+
+__all__ = ["extract_csv", "extract_json"]
+
+LONG_LINE = 500
+"""Characters. JSON with a longer line was written by a program for a program, and is laid out anew."""
+LAID_OUT_LEVELS = 20
+"""JSON that nests deeper stays as it is: a number of two characters would be given a line of a thousand."""
+COLUMN_CHARACTERS = 40
+"""Of a column's name, which is repeated in every row."""
+
+
+def extract_json(path: str, text: str) -> Document:
+    """The file's own lines, a part at each key of the first level; a file in one line is laid out."""
+    lines = lines_of(text)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise IngestError(
+            "E4512", f"{path} is no JSON: {error}", fields={"path": path, "reason": str(error)}
+        ) from error
+    if any(len(line) > LONG_LINE for line in lines) and not _nests_deeper(value, LAID_OUT_LEVELS):
+        text = json.dumps(value, indent=1, ensure_ascii=False)
+        # Half a character, which JSON can name, is no text.
+        laid_out = text.encode("utf-8", "replace").decode().split("\n")
+        return Document(lines=tuple(laid_out), places=(1,) * len(laid_out), parts=tuple(_keys(laid_out)))
+    return Document.of_lines(lines, _keys(lines))
+
+
+def _nests_deeper(value: object, levels: int) -> bool:
+    """Level by level: to ask each for its own depth would go as deep as the file does."""
+    level = [value]
+    for _ in range(levels):
+        level = [
+            below
+            for each in level
+            if isinstance(each, dict | list)
+            for below in (each.values() if isinstance(each, dict) else each)
+        ]
+    return any(isinstance(each, dict | list) for each in level)
+
+
+def _keys(lines: list[str]) -> list[Part]:
+    """Where the entries of the outermost object or list begin: the smallest indentation below the first line."""
+    inner = [len(line) - len(line.lstrip()) for line in lines[1:-1] if line.strip()]
+    margin = min(inner, default=0)
+    if margin == 0:
+        return []
+    return [
+        Part(start=index, title=shortened(line.strip().partition(":")[0].strip(' "{[,')))
+        for index, line in enumerate(lines)
+        if 0 < index < len(lines) - 1
+        and len(line) - len(line.lstrip()) == margin
+        and line.strip()[0] not in "}]"
+    ]
+
+
+def extract_csv(path: str, text: str) -> Document:
+    """Each row as `column: value, …`; its place is the line that it begins on."""
+    delimiter = "\t" if PurePosixPath(path).suffix.lower() == ".tsv" else _delimiter(text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines: list[str] = []
+    places: list[int] = []
+    header: list[str] = []
+    began = 1
+    try:
+        for row in reader:
+            if not header:
+                header = [shortened(name, COLUMN_CHARACTERS) for name in row]
+                line = ", ".join(row)
+            else:
+                line = ", ".join(_named(header, row))
+            lines.append(" ".join(line.split()))
+            places.append(began)
+            began = reader.line_num + 1
+    except csv.Error as error:
+        raise IngestError(
+            "E4512", f"{path} is no table: {error} (line {reader.line_num})", fields={"path": path}
+        ) from error
+    return Document(lines=tuple(lines), places=tuple(places))
+
+
+def _named(header: list[str], row: list[str]) -> Iterator[str]:
+    for index, value in enumerate(row):
+        if value.strip():
+            name = header[index] if index < len(header) else f"column {index + 1}"
+            yield f"{name}: {value}"
+
+
+def _delimiter(text: str) -> str:
+    """Of the first line's candidates the most frequent; a comma when there is none."""
+    first = text.partition("\n")[0]
+    return max(",;\t|", key=first.count)

@@ -1,0 +1,23 @@
+"""Plain text: the lines of the file. A part begins after an empty line."""
+
+from __future__ import annotations
+
+from vedette.search.document import Document, Part
+
+__all__ = ["extract_plain", "lines_of"]
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as editors count them: \\n, \\r\\n and \\r end one, nothing else does."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+
+def extract_plain(path: str, text: str) -> Document:
+    del path
+    lines = lines_of(text)
+    starts = [
+        index
+        for index, line in enumerate(lines)
+        if line.strip() and index > 0 and not lines[index - 1].strip()
+    ]
+    return Document.of_lines(lines, [Part(start=start, title="") for start in starts])

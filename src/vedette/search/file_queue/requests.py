@@ -1,0 +1,70 @@
+"""What other processes ask of whoever owns the queue, and its answers: the table `queue_requests` in `handshake.db`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from vedette.handshake.tables.schema import APPLICATION_ID, MIGRATIONS
+from vedette.storage.sqlite.shared_file import SharedFile
+from vedette.values import timestamp_to_text
+
+__all__ = ["QueueRequest", "QueueRequests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRequest:
+    id: int
+    verb: str
+    argument: str | None
+
+
+class QueueRequests:
+    """For any number of threads and processes; one of them, the owner, answers."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = SharedFile(path, APPLICATION_ID, MIGRATIONS)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def ask(self, verb: str, argument: str | None, now: datetime) -> int:
+        """Ask the owner; the number of the request."""
+        with self._file.writing() as db:
+            values = (verb, argument, timestamp_to_text(now))
+            asked = db.execute(
+                "INSERT INTO queue_requests (verb, argument, requested_at) VALUES (?, ?, ?)", values
+            )
+            assert asked.lastrowid is not None
+            return asked.lastrowid
+
+    def asked(self) -> list[QueueRequest]:
+        """Requests without an answer, the oldest first."""
+        with self._file.reading() as db:
+            found = db.execute(
+                "SELECT id, verb, argument FROM queue_requests WHERE answer IS NULL ORDER BY id"
+            )
+            return [QueueRequest(id=id, verb=verb, argument=argument) for id, verb, argument in found]
+
+    def answer(self, id: int, text: str) -> None:
+        with self._file.writing() as db:
+            db.execute("UPDATE queue_requests SET answer = ? WHERE id = ?", (text, id))
+
+    def take_answer(self, id: int) -> str | None:
+        """The answer, once: the request is forgotten with it."""
+        with self._file.reading() as db:
+            found = db.execute("SELECT answer FROM queue_requests WHERE id = ?", (id,)).fetchone()
+        if found is not None and found[0] is not None:
+            self.withdraw(id)
+            return str(found[0])
+        return None
+
+    def withdraw(self, id: int) -> None:
+        """Nobody waits for the answer any more, and what was not begun is not wanted."""
+        with self._file.writing() as db:
+            db.execute("DELETE FROM queue_requests WHERE id = ?", (id,))
+
+    def foreign_version(self) -> int:
+        """Changes when another process, or another connection, has written."""
+        return self._file.foreign_version()

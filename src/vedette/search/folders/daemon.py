@@ -1,0 +1,249 @@
+"""The folder daemon: a watcher for every enabled folder, the drain, and a look at the load now and then.
+
+It keeps no truth of its own: watches, health and requests are read from the tables, so that what `wqm` writes acts at
+the next step. `step` does everything that is due and returns; `run` calls it until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Event, Lock
+
+from vedette.clock import Clock
+from vedette.errors import FolderError
+from vedette.handshake.circuit_breaker import CircuitState
+from vedette.handshake.config import WatchFolderConfig, WatchType
+from vedette.handshake.degradation import LoadObservation
+from vedette.handshake.priority import effective_priority
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.rows import WatchRow
+from vedette.handshake.tables.settings import Tuning
+from vedette.handshake.throughput import Throughput
+from vedette.search.file_queue.tasks import FileQueue, TaskStatus
+from vedette.search.folders.intake import FolderFeed
+from vedette.search.folders.process_memory import memory_usage
+from vedette.search.folders.sync import folder_of
+from vedette.search.folders.worker import BulkIngestion, DrainReport, TaskDrain
+from vedette.search.ingestion import FileIngestion
+from vedette.sources.files.file_state import SeenFiles
+from vedette.sources.files.watcher import FolderWatcher, WatcherTiming
+
+__all__ = ["DaemonTiming", "FolderDaemon"]
+
+log = logging.getLogger(__name__)
+
+_NOT_STARTED = "its watcher does not start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonTiming:
+    idle_seconds: float = 0.05
+    """Between two steps that find nothing to do; stretched under load."""
+    watches_seconds: float = 0.2
+    """Between two looks at the tables."""
+    load_seconds: float = 5.0
+    """Between two checks of the load."""
+
+
+class FolderDaemon:
+    def __init__(
+        self,
+        tables: HandshakeTables,
+        seen: SeenFiles,
+        queue: FileQueue,
+        ingestion: FileIngestion,
+        clock: Clock,
+        *,
+        worker_id: str,
+        timing: DaemonTiming | None = None,
+        watching: WatcherTiming | None = None,
+        bulk: BulkIngestion | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        """`watching`: of all folders but for the debounce, which each has of its own. `bulk`: for backlogs."""
+        tuning = tuning or Tuning()
+        self._health = tuning.health
+        self._tables, self._seen, self._queue, self._clock = tables, seen, queue, clock
+        self._timing, self._watching = timing or DaemonTiming(), watching or WatcherTiming()
+        self._throughput = Throughput(tuning.degradation.throughput_window_seconds)
+        self._drain = TaskDrain(
+            tables,
+            queue,
+            ingestion,
+            clock,
+            worker_id=worker_id,
+            throughput=self._throughput,
+            bulk=bulk,
+            health=tuning.health,
+            backoff=tuning.backoff,
+        )
+        self._watchers: dict[str, tuple[WatchFolderConfig, FolderWatcher]] = {}
+        self._next_watches = self._next_load = clock.monotonic()
+        self._stretch = 1.0
+        self._stopping = Event()
+        self._stepping = Lock()
+        tables.system.correct_capacity(queue.held(), queue.depth())
+
+    def run(self) -> None:
+        """Until `stop`, from any thread."""
+        try:
+            while not self._stopping.is_set():
+                report = self.step()
+                if report.done + report.failed == 0:
+                    self._stopping.wait(self._timing.idle_seconds * self._stretch)
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def step(self) -> DrainReport:
+        """Whatever is due now."""
+        with self._stepping:
+            return self._step()
+
+    @contextmanager
+    def forget(self, watch_id: str) -> Iterator[None]:
+        """From another thread: within it nothing is stored, and nothing waits of this watch, which is removed."""
+        with self._stepping:
+            self._keep_watchers()
+            self._queue.discard(watch_id)
+            yield
+
+    def _step(self) -> DrainReport:
+        now = self._clock.monotonic()
+        if now >= self._next_watches:
+            self._next_watches = now + self._timing.watches_seconds
+            self._keep_watchers()
+        if now >= self._next_load:
+            self._next_load = now + self._timing.load_seconds
+            self._check_load()
+        return self._drain.step()
+
+    def close(self) -> None:
+        """No folder is watched any more. What was not told is found at the next start."""
+        for _, watcher in self._watchers.values():
+            watcher.stop()
+        self._watchers.clear()
+
+    def watched(self) -> set[str]:
+        return set(self._watchers)
+
+    def _keep_watchers(self) -> None:
+        """One for every folder that is enabled or on trial, none for others; anew when its configuration changed."""
+        rows = {row.watch_id: row for row in self._looked_at()}
+        wanted = {
+            watch_id: row
+            for watch_id, row in rows.items()
+            if row.config.watch_type is not WatchType.SOURCE
+            and (row.health.enabled or row.health.circuit.state == "half_open")
+        }
+        for watch_id, (config, watcher) in list(self._watchers.items()):
+            if watch_id not in wanted or _differs(wanted[watch_id].config, config):
+                watcher.stop()
+                del self._watchers[watch_id]
+        for watch_id in self._queue.held().keys() - rows.keys():  # removed: its text shall not come back
+            self._queue.discard(watch_id)
+        for watch_id, row in wanted.items():
+            if watch_id not in self._watchers:
+                self._start(row)
+            elif row.rescan_requested_at is not None:
+                self._watchers[watch_id][1].request_rescan()
+
+    def _looked_at(self) -> Iterator[WatchRow]:
+        for row in self._tables.watches():
+            try:
+                yield self._tables.look_at_watch(row.watch_id)
+            except FolderError as error:
+                if error.code != "E4501":  # removed since we listed it
+                    raise
+
+    def _start(self, row: WatchRow) -> None:
+        """Of a folder whose watcher does not start its state says why; the others go on, and it is tried again."""
+        before = row.unavailable_reason or ""
+        try:
+            self._watchers[row.watch_id] = (row.config, self._started(row))
+            reason = None if before.startswith(_NOT_STARTED) else row.unavailable_reason
+        except Exception as error:
+            reason = f"{_NOT_STARTED}: {error}"
+            if reason != before:
+                log.exception(
+                    "A folder is not watched",
+                    extra={"action": "folder.not_started", "watch_id": row.watch_id},
+                )
+        if reason != row.unavailable_reason:
+            with suppress(FolderError):  # removed since we listed it
+                self._tables.note_available(row.watch_id, reason)
+
+    def _started(self, row: WatchRow) -> FolderWatcher:
+        timing = WatcherTiming(
+            debounce_seconds=row.config.debounce_seconds,
+            poll_seconds=self._watching.poll_seconds,
+            rescan_seconds=self._watching.rescan_seconds,
+            retry_seconds=self._watching.retry_seconds,
+            tick_milliseconds=self._watching.tick_milliseconds,
+        )
+        watcher = FolderWatcher(
+            folder_of(row, self._seen, self._clock),
+            FolderFeed(row.watch_id, self._tables, self._queue, self._clock, self._health),
+            self._clock,
+            timing,
+            stretch=lambda: self._stretch,
+        )
+        watcher.start()
+        return watcher
+
+    def _workable(self) -> int:
+        """Tasks that somebody could work on now: a task that waits for its next attempt keeps nobody busy, and while
+        the store is down nobody is slow."""
+        if self._tables.system.sink().state is not CircuitState.CLOSED:
+            return 0
+        return sum(
+            count
+            for each in self._queue.counts().values()
+            for status, count in each.items()
+            if status in (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
+        )
+
+    def _check_load(self) -> None:
+        now, depth = self._clock.now(), self._queue.depth()
+        self._tables.system.correct_capacity(self._queue.held(), depth)
+        self._throughput.looked(self._workable(), now)
+        load = LoadObservation(
+            queue_depth=depth,
+            throughput=self._throughput.rate(now),
+            memory_usage=memory_usage().used_share,
+        )
+        watches = [
+            (row.watch_id, effective_priority(row.config.watch_priority, row.health, now))
+            for row in self._tables.watches()
+            if row.health.enabled
+        ]
+        before = self._stretch
+        decision = self._tables.system.check_load(load, watches)
+        self._stretch = decision.state.polling_interval_multiplier
+        if decision.newly_paused or decision.resumed or before != self._stretch:
+            log.warning(
+                "Load is %s; paused: %s; resumed: %s",
+                decision.state.level.word,
+                ", ".join(decision.newly_paused) or "none",
+                ", ".join(decision.resumed) or "none",
+                extra={"action": "load.changed", "level": decision.state.level.word},
+            )
+
+
+def _differs(one: WatchFolderConfig, other: WatchFolderConfig) -> bool:
+    """In what its watcher was made of; priority and health are asked for each time."""
+    names = (
+        "path",
+        "patterns",
+        "ignore_patterns",
+        "recursive",
+        "recursive_depth",
+        "debounce_seconds",
+        "collection",
+    )
+    return any(getattr(one, name) != getattr(other, name) for name in names)

@@ -1,0 +1,175 @@
+"""From a folder to the queue: what a watcher tells becomes tasks, when health, load and capacity allow.
+
+What is not taken stays with the watcher, coalesced by path, and is offered again; nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
+
+from vedette.clock import Clock
+from vedette.handshake.config import HealthConfig
+from vedette.handshake.exclusions import Exclusion, excluding
+from vedette.handshake.health import admission
+from vedette.handshake.tables import HandshakeTables
+from vedette.handshake.tables.rows import WatchRow
+from vedette.search.file_queue.tasks import FileOperation, FileQueue, FileTask
+from vedette.search.folders.overlapping_watches import OtherTakers
+from vedette.sources.files.file_stamp import ChangeKind, FileChange
+
+__all__ = ["FolderFeed", "deferral"]
+
+log = logging.getLogger(__name__)
+
+LARGE, SMALL = 1_000, 100
+"""Tasks that ask for capacity together: many; when they are refused few, at most `min_per_watch`, so that a small watch
+is served under load."""
+_OPERATIONS = {
+    ChangeKind.CREATED: FileOperation.INGEST,
+    ChangeKind.CHANGED: FileOperation.UPDATE,
+    ChangeKind.MOVED: FileOperation.INGEST,
+    ChangeKind.DELETED: FileOperation.DELETE,
+}
+
+
+def deferral(
+    row: WatchRow, paused_by_load: Collection[str], now: datetime, in_flight: int, config: HealthConfig
+) -> str | None:
+    """Why nothing of this watch may be processed now; None when it may."""
+    if row.paused_at is not None:
+        return "paused by hand"
+    if row.watch_id in paused_by_load:
+        return "paused by load"
+    answer = admission(row.health, now, in_flight, config)
+    return None if answer.may_process else answer.reason
+
+
+class FolderFeed:
+    """The listener of one watched folder (`vedette.sources.files.watcher.FolderListener`)."""
+
+    def __init__(
+        self,
+        watch_id: str,
+        tables: HandshakeTables,
+        queue: FileQueue,
+        clock: Clock,
+        health: HealthConfig | None = None,
+    ) -> None:
+        self._watch_id, self._tables, self._queue, self._clock = watch_id, tables, queue, clock
+        self._health = health or HealthConfig()
+        self._told: tuple[str | None, int] | None = None
+        """What we last said of the folder's availability: why it is down, how much is unreadable."""
+
+    def take(self, changes: Sequence[FileChange]) -> Collection[FileChange]:
+        """Those whose tasks are in the queue now."""
+        row = self._tables.look_at_watch(self._watch_id)
+        paused = self._tables.system.degradation().paused_watch_ids
+        in_flight = self._queue.held().get(self._watch_id, 0)
+        reason = deferral(row, paused, self._clock.now(), in_flight, self._health)
+        asked_for = row.config.auto_ingest or row.rescan_requested_at is not None  # by `wqm watch sync`
+        if reason is not None or not asked_for:
+            return ()
+        trial = row.health.circuit.state != "closed"
+        taken, tasks = self._granted(row, changes[:1] if trial else changes)
+        self._queue.put(tasks)
+        return taken
+
+    def _granted(
+        self, row: WatchRow, changes: Sequence[FileChange]
+    ) -> tuple[list[FileChange], list[FileTask]]:
+        """As many of the changes as there is room for, and their tasks."""
+        exclusions, now = self._tables.exclusions(self._watch_id), self._clock.now()
+        others = OtherTakers(self._tables, row.config, self._clock)
+        depth = self._queue.depth()
+        taken: list[FileChange] = []
+        tasks: list[FileTask] = []
+
+        def granted(block: Sequence[FileChange]) -> bool:
+            more = _tasks(row, block, exclusions, others, now)
+            if more and not self._tables.system.request_capacity(self._watch_id, len(more), depth).granted:
+                return False
+            taken.extend(block)
+            tasks.extend(more)
+            return True
+
+        for block in _blocks(changes, LARGE):
+            if not granted(block) and not all(map(granted, _blocks(block, SMALL))):
+                break
+        return taken, tasks
+
+    def mode(self, mode: str, reason: str) -> None:
+        self._tables.note_mode(self._watch_id, mode)
+        log.log(
+            logging.WARNING if mode == "polling" else logging.INFO,
+            "A folder is watched in mode %s: %s",
+            mode,
+            reason,
+            extra={"action": "folder.mode", "watch_id": self._watch_id},
+        )
+
+    def availability(self, down: str | None, unreadable: Sequence[tuple[str, str]]) -> None:
+        """Noted and logged when it changes, not after every look."""
+        if (down, len(unreadable)) == self._told:
+            return
+        self._tables.note_available(self._watch_id, down)
+        self._told = (down, len(unreadable))
+        if down is not None or unreadable:
+            log.warning(
+                "A folder cannot be looked at as a whole: %s",
+                down or "; ".join(f"{path}: {why}" for path, why in unreadable[:5]),
+                extra={"action": "folder.unavailable", "watch_id": self._watch_id},
+            )
+
+    def scanned(self, began_at: datetime) -> None:
+        """Whoever asked for the scan looks next at what waits in the queue because of it."""
+        self._queue.show()
+        self._tables.note_scan(self._watch_id, began_at)
+
+
+def _tasks(
+    row: WatchRow,
+    changes: Sequence[FileChange],
+    exclusions: Sequence[Exclusion],
+    others: OtherTakers,
+    now: datetime,
+) -> list[FileTask]:
+    """Of a move two: the old path goes, the new one comes. What is excluded has no chunks.
+
+    What another watch of the collection takes is not deleted: that watch tells when it goes.
+    """
+    config = row.config
+    root, watch_id, collection, priority = (
+        config.path.rstrip("/"),
+        config.watch_id,
+        config.collection,
+        config.watch_priority,
+    )
+    tasks: list[FileTask] = []
+
+    def add(path: str, operation: FileOperation) -> None:
+        if operation is not FileOperation.DELETE or not others.keep(path):
+            tasks.append(
+                FileTask(
+                    path=path,
+                    watch_id=watch_id,
+                    collection=collection,
+                    operation=operation,
+                    priority=priority,
+                )
+            )
+
+    for kind, relative, _, old_path in changes:
+        if old_path is not None:
+            add(f"{root}/{old_path}", FileOperation.DELETE)
+        path = f"{root}/{relative}"
+        left = bool(exclusions) and excluding(exclusions, path, now) is not None
+        add(path, FileOperation.DELETE if left else _OPERATIONS[kind])
+    return tasks
+
+
+def _blocks(changes: Sequence[FileChange], tasks: int) -> Iterator[Sequence[FileChange]]:
+    size = tasks // 2  # a move is two tasks
+    for start in range(0, len(changes), size):
+        yield changes[start : start + size]

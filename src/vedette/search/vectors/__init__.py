@@ -1,0 +1,5 @@
+"""Vector stores."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,313 @@
+"""Vectors in Qdrant: a folder of one process (local mode), or a server by its URL.
+
+Payload of a point:
+
+    path           of the file, absolute            content_hash  of the whole file
+    watch_id       that found it                    embedder      that made the vector
+    chunk          its number in the file, from 0   chunks        how many the file has
+    start, end     lines or pages, and `unit`       title, text   of the chunk
+
+Chunk 0 is the record of its file. Before anything else is written it says that the file is unfinished and how far its
+chunks may reach, old and new; after all else it is written as it should be. So whoever dies in between leaves a record
+that does not count as stored, and from which every chunk can be found and replaced or removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import IO, TYPE_CHECKING, Any
+
+from vedette.errors import IngestError, VedetteError
+from vedette.search.vectors.qdrant_local import quicken_collection, sync_collection
+from vedette.search.vectors.store import FileVectors, SearchHit, StoredFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["QdrantVectors"]
+
+_NAMESPACE = uuid.UUID("6d0f0a1e-52c5-5b5e-9a53-5f1b8a5f7c11")
+_PAGE = 1_000
+"""Points read at a time."""
+_REFUSALS = frozenset({400, 413, 422})
+"""HTTP: the server is well, and does not take this."""
+_UNFINISHED = ""
+"""The content hash of a file that is being written."""
+
+
+class QdrantVectors:
+    """`place`: a folder for local mode, or `http://…` of a server. For one process at a time in local mode."""
+
+    def __init__(self, place: str | Path, *, timeout_seconds: int = 30) -> None:
+        from qdrant_client import QdrantClient, models
+
+        self.place, self._models = str(place), models
+        self._one_at_a_time = RLock()
+        """Local mode is made for one thread: a search waits while a file is stored."""
+        self._sizes: dict[str, int] = {}
+        """Collections that are there, and the size of their vectors."""
+        self._to_sync: dict[str, Path] = {}
+        """Collections of local mode that `flush` makes durable."""
+        self._lock: IO[str] | None = None
+        with self._reaching():
+            if "://" in self.place:
+                self._client: Any = QdrantClient(
+                    url=self.place, timeout=timeout_seconds, check_compatibility=False
+                )
+            else:
+                Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._lock = _locked(Path(place))
+                try:
+                    self._client = QdrantClient(path=self.place)
+                except BaseException:
+                    self._lock.close()
+                    raise
+
+    def prepare(self, collection: str, dimensions: int) -> None:
+        if collection not in self._sizes:
+            self._sizes[collection] = self._made(collection, dimensions)
+        size = self._sizes[collection]
+        if size != dimensions:
+            raise IngestError(
+                "E4523",
+                f"the collection '{collection}' holds vectors of {size} numbers, the embedder makes {dimensions}: "
+                "use the embedder it was made with, or another collection",
+                fields={"collection": collection, "size": size, "dimensions": dimensions},
+            )
+
+    def stored(self, collection: str, paths: Sequence[str]) -> Mapping[str, StoredFile]:
+        return {
+            record["path"]: StoredFile(content_hash=record["content_hash"], embedder=record["embedder"])
+            for record in self._records(collection, paths)
+            if record["content_hash"] != _UNFINISHED
+        }
+
+    def replace(self, collection: str, file: FileVectors) -> None:
+        models, count = self._models, len(file.chunks)
+        before = self._extent(collection, file.path)
+        points = list(self._points(collection, file))
+        if count == 1 and before <= 1:  # one write, which is there or not
+            self._do(collection, [self._put(points)])
+            return
+        pledge = models.PointStruct(
+            id=points[0].id,
+            vector=points[0].vector,
+            payload={**points[0].payload, "content_hash": _UNFINISHED, "chunks": max(before, count)},
+        )
+        steps: list[Any] = [self._put([pledge])]
+        if count > 1:
+            steps.append(self._put(points[1:]))
+        if before > count:
+            steps.append(self._drop(collection, file.path, range(count, before)))
+        steps.append(self._put(points[:1]))
+        self._do(collection, steps)
+
+    def remove(self, collection: str, path: str) -> None:
+        before = self._extent(collection, path)
+        steps = [self._drop(collection, path, range(1, before))] if before > 1 else []
+        if before:
+            self._do(collection, [*steps, self._drop(collection, path, range(1))])
+
+    def flush(self) -> None:
+        with self._reaching():
+            for file in self._to_sync.values():
+                sync_collection(file)
+
+    def paths(self, collection: str) -> set[str]:
+        return {payload["path"] for payload in self._scroll(collection, None, ["path"])}
+
+    def search(
+        self, collection: str, vector: NDArray[np.float32], embedder: str, limit: int
+    ) -> list[SearchHit]:
+        with self._reaching():
+            if not self._client.collection_exists(collection):
+                return []
+            # Local mode filters point by point, in Python: ten times the time of the search itself. Nearly always all
+            # that is found is of one embedder, and then the filter would have changed nothing.
+            points = self._nearest(collection, vector, None, limit)
+            if any(point.payload["embedder"] != embedder for point in points):
+                only = self._models.Filter(must=[self._is("embedder", embedder)])
+                points = self._nearest(collection, vector, only, limit)
+        return [_hit(point) for point in points]
+
+    def _nearest(self, collection: str, vector: NDArray[np.float32], chosen: Any, limit: int) -> list[Any]:
+        answer = self._client.query_points(
+            collection, query=vector.tolist(), query_filter=chosen, limit=limit, with_payload=True
+        )
+        return list(answer.points)
+
+    def collections(self) -> Mapping[str, int]:
+        with self._reaching():
+            names = [each.name for each in self._client.get_collections().collections]
+            return {name: int(self._client.count(name, exact=True).count) for name in sorted(names)}
+
+    def close(self) -> None:
+        with self._reaching():
+            self._client.close()
+            if self._lock is not None:
+                self._lock.close()
+
+    def _made(self, collection: str, dimensions: int) -> int:
+        models = self._models
+        with self._reaching():
+            if not self._client.collection_exists(collection):
+                parameters = models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
+                try:
+                    self._client.create_collection(collection, vectors_config=parameters)
+                except Exception as error:
+                    if not self._client.collection_exists(collection):  # else another executor was quicker
+                        if isinstance(error, ValueError):  # by local mode's rules for names
+                            raise _refused(f"the collection '{collection}'", self.place, error) from error
+                        raise
+                if "://" in self.place:
+                    self._client.create_payload_index(collection, "path", models.PayloadSchemaType.KEYWORD)
+            file = quicken_collection(self._client, collection)
+            if file is not None:
+                self._to_sync[collection] = file
+            return int(self._client.get_collection(collection).config.params.vectors.size)
+
+    def _points(self, collection: str, file: FileVectors) -> Iterator[Any]:
+        for number, chunk in enumerate(file.chunks):
+            payload = {
+                "path": file.path,
+                "watch_id": file.watch_id,
+                "content_hash": file.content_hash,
+                "embedder": file.embedder,
+                "chunk": number,
+                "chunks": len(file.chunks),
+                "start": chunk.place.start,
+                "end": chunk.place.end,
+                "unit": chunk.place.unit,
+                "title": chunk.title,
+                "text": chunk.text,
+            }
+            id = _id(collection, file.path, number)
+            yield self._models.PointStruct(id=id, vector=file.vectors[number].tolist(), payload=payload)
+
+    def _do(self, collection: str, steps: Sequence[Any]) -> None:
+        """In this order. A server is asked once; local mode for each, for of several it checks every point twice."""
+        with self._reaching():
+            if self._lock is None:
+                self._client.batch_update_points(collection, steps, wait=True)
+                return
+            for step in steps:
+                if isinstance(step, self._models.UpsertOperation):
+                    put: Any = step.upsert
+                    self._client.upsert(collection, put.points, wait=True)
+                else:
+                    self._client.delete(collection, step.delete, wait=True)
+
+    def _put(self, points: list[Any]) -> Any:
+        return self._models.UpsertOperation(upsert=self._models.PointsList(points=points))
+
+    def _drop(self, collection: str, path: str, numbers: range) -> Any:
+        ids: list[Any] = [_id(collection, path, number) for number in numbers]
+        return self._models.DeleteOperation(delete=self._models.PointIdsList(points=ids))
+
+    def _extent(self, collection: str, path: str) -> int:
+        """No chunk of the file has this number or a higher one."""
+        return max((int(record["chunks"]) for record in self._records(collection, [path])), default=0)
+
+    def _records(self, collection: str, paths: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+        """The payloads of the files' first chunks, found by their ids: a search by path would look at every point."""
+        fields = ["path", "content_hash", "embedder", "chunks"]
+        with self._reaching():
+            if collection not in self._sizes and not self._client.collection_exists(collection):
+                return
+            for start in range(0, len(paths), _PAGE):
+                ids = [_id(collection, path, 0) for path in paths[start : start + _PAGE]]
+                for point in self._client.retrieve(collection, ids, with_payload=fields):
+                    yield point.payload
+
+    def _is(self, key: str, value: str) -> Any:
+        return self._models.FieldCondition(key=key, match=self._models.MatchValue(value=value))
+
+    def _scroll(self, collection: str, chosen: Any, fields: list[str]) -> Iterator[Mapping[str, Any]]:
+        with self._reaching():
+            if not self._client.collection_exists(collection):
+                return
+            offset = None
+            while True:
+                points, offset = self._client.scroll(
+                    collection, scroll_filter=chosen, limit=_PAGE, offset=offset, with_payload=fields
+                )
+                yield from (point.payload for point in points)
+                if offset is None:
+                    return
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Whatever goes wrong on the way to Qdrant is E4521; what it looked at and refused is E4523."""
+        try:
+            if self._lock is None:
+                yield
+                return
+            with self._one_at_a_time:
+                yield
+        except VedetteError:
+            raise
+        except Exception as error:
+            if getattr(error, "status_code", None) in _REFUSALS:
+                raise _refused("what was asked", self.place, error) from error
+            raise IngestError(
+                "E4521",
+                f"the vectors in {self.place} cannot be used ({type(error).__name__}: {error}): "
+                f"{_advice(self.place, error)}",
+                fields={"place": self.place},
+            ) from error
+
+
+def _refused(what: str, place: str, error: Exception) -> IngestError:
+    """Others must not wait for it: asking again would not help."""
+    return IngestError(
+        "E4523",
+        f"the vectors in {place} do not take {what} ({type(error).__name__}: {error}): use a collection of another "
+        "name, or the embedder that it was made with",
+        fields={"place": place},
+    )
+
+
+def _id(collection: str, path: str, number: int) -> str:
+    """The same file and number is the same point: writing it twice is writing it once."""
+    return str(uuid.uuid5(_NAMESPACE, f"{collection}\0{path}\0{number}"))
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Ours before Qdrant looks: its own check leaves a file open when it refuses."""
+    lock = (folder / "vedette.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise
+    return lock
+
+
+def _advice(place: str, error: Exception) -> str:
+    if "://" in place:
+        return "is the server running, and is that its address?"
+    if isinstance(error, BlockingIOError):
+        return "one process at a time uses a folder; a Qdrant server serves many"
+    if isinstance(error, OSError | sqlite3.Error):
+        return "is there room on its disk, and may this user write there?"
+    return "the folder may be damaged: bring back a copy of it"
+
+
+def _hit(point: Any) -> SearchHit:
+    payload = point.payload
+    return SearchHit(
+        path=payload["path"],
+        start=payload["start"],
+        end=payload["end"],
+        unit=payload["unit"],
+        title=payload["title"],
+        text=payload["text"],
+        score=float(point.score),
+    )

@@ -1,0 +1,136 @@
+"""What was last seen of each file, on disk: `folders.db` in the data directory.
+
+    seen_files    watch_id, path (relative), size, mtime_ns, ctime_ns, inode, device
+    announced     watch_id, files: new files that are being told of, JSON of [path, device]
+
+New files are announced before they are told of, all of one look in one row, and noted as seen when they are safe in the
+queue. A crash in between tells them once more after the restart, or tells that they are gone; never nothing at all.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+
+from vedette.sources.files.file_stamp import FileChange, FileStamp
+from vedette.storage.sqlite.migrations import Migration
+from vedette.storage.sqlite.rows import insert_rows, inserts
+from vedette.storage.sqlite.shared_file import SharedFile
+
+__all__ = ["FILE_NAME", "SeenFiles"]
+
+FILE_NAME = "folders.db"
+_APPLICATION_ID = 0x5644464F
+"""`VDFO`."""
+_MIGRATIONS = (
+    Migration(
+        version=1,
+        summary="seen_files",
+        statements=(
+            """CREATE TABLE seen_files (
+                watch_id TEXT NOT NULL, path TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+                ctime_ns INTEGER NOT NULL, inode TEXT NOT NULL, device TEXT NOT NULL,
+                PRIMARY KEY (watch_id, path)) WITHOUT ROWID""",
+        ),
+    ),
+    Migration(
+        version=2,
+        summary="announced",
+        statements=(
+            """CREATE TABLE announced (
+                number INTEGER PRIMARY KEY, watch_id TEXT NOT NULL, files TEXT NOT NULL)""",
+        ),
+    ),
+)
+_PUT = inserts(
+    "seen_files (watch_id, path, size, mtime_ns, ctime_ns, inode, device)",
+    "(?, ?, ?, ?, ?, ?, ?)",
+    "ON CONFLICT (watch_id, path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns,"
+    " ctime_ns = excluded.ctime_ns, inode = excluded.inode, device = excluded.device",
+)
+_ANNOUNCE = "INSERT INTO announced (watch_id, files) VALUES (?, ?)"
+_ANNOUNCED = "SELECT files FROM announced WHERE watch_id = ? ORDER BY number"
+_END_ANNOUNCED = "DELETE FROM announced WHERE watch_id = ?"
+_DELETE = "DELETE FROM seen_files WHERE watch_id = ? AND path = ?"
+_COLUMNS = "path, size, mtime_ns, ctime_ns, inode, device"
+_ALL = f"SELECT {_COLUMNS} FROM seen_files WHERE watch_id = ?"  # noqa: S608 - names of ours
+# "0" is the character after "/": this is everything below the folder, by the index.
+_BELOW = f"{_ALL} AND (path = ? OR (path > ? || '/' AND path < ? || '0'))"
+
+
+class SeenFiles:
+    """For all watches of a data directory. Each watch has one folder that writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = path.parent
+        """The data directory."""
+        self._file = SharedFile(path, _APPLICATION_ID, _MIGRATIONS)
+
+    def known(self, watch_id: str) -> dict[str, FileStamp]:
+        """What was announced and not noted since is known as unseen."""
+        with self._file.writing(durable=True) as db:
+            _note_announced(db, watch_id)
+            return _stamps(db.execute(_ALL, (watch_id,)))
+
+    def known_below(self, watch_id: str, path: str) -> dict[str, FileStamp]:
+        """At the path and below it."""
+        with self._file.reading() as db:
+            return _stamps(db.execute(_BELOW, (watch_id, path, path, path)))
+
+    def announce(self, watch_id: str, files: Iterable[tuple[str, int]]) -> None:
+        """New files, path and device, are about to be told of. Durable when it returns."""
+        text = json.dumps(list(files), ensure_ascii=False)
+        with self._file.writing(durable=True) as db:
+            db.execute(_ANNOUNCE, (watch_id, text))
+
+    def apply(self, watch_id: str, changes: Iterable[FileChange]) -> None:
+        """These were told; the others that were announced are noted as unseen, for they may have been.
+
+        A power failure may take the last of it back: then they are told once more.
+        """
+        changes = list(changes)
+        gone = [(watch_id, change.path) for change in changes if change.stamp is None]
+        gone += [(watch_id, change.old_path) for change in changes if change.old_path is not None]
+        there = [_row(watch_id, change.path, change.stamp) for change in changes if change.stamp is not None]
+        with self._file.writing() as db:
+            _note_announced(db, watch_id, {change.path for change in changes})
+            if gone:
+                db.executemany(_DELETE, gone)
+            insert_rows(db, _PUT, there)
+
+    def forget(self, watch_id: str) -> None:
+        """The watch is gone."""
+        with self._file.writing(durable=True) as db:
+            db.execute("DELETE FROM seen_files WHERE watch_id = ?", (watch_id,))
+            db.execute(_END_ANNOUNCED, (watch_id,))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _note_announced(
+    db: sqlite3.Connection, watch_id: str, told: frozenset[str] | set[str] = frozenset()
+) -> None:
+    """Nothing is announced any more: but for those that were told, it is in the table now, as unseen."""
+    unseen = {
+        path: _row(watch_id, path, FileStamp.never_seen(device))
+        for (text,) in db.execute(_ANNOUNCED, (watch_id,))
+        for path, device in json.loads(text)
+        if path not in told
+    }
+    insert_rows(db, _PUT, list(unseen.values()))
+    db.execute(_END_ANNOUNCED, (watch_id,))
+
+
+def _row(watch_id: str, path: str, stamp: FileStamp) -> tuple[object, ...]:
+    # Inode and device are unsigned 64 bits, more than SQLite's integers hold.
+    return watch_id, path, stamp.size, stamp.mtime_ns, stamp.ctime_ns, str(stamp.inode), str(stamp.device)
+
+
+def _stamps(rows: Iterable[tuple[str, int, int, int, str, str]]) -> dict[str, FileStamp]:
+    return {
+        path: FileStamp(size, mtime, ctime, int(inode), int(device))
+        for path, size, mtime, ctime, inode, device in rows
+    }

@@ -1,0 +1,116 @@
+"""The graph's own change log as a source: for gateways that run without an engine (design §1).
+
+The engine numbers its changes already; they are read from its store by offset, beside the engine and without a lock,
+and appended to the collection journal like those of any other source. A node type is a collection of that name.
+
+The engine's images leave to the ontology what a text is (a Timestamp, say); in the collection journal every image
+speaks for itself, so they are rewritten on the way.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from threading import Event as Flag
+
+from vedette.clock import Clock
+from vedette.errors import SourceError
+from vedette.language.parser import parse_declarations
+from vedette.language.schema.extend import extend_schema
+from vedette.language.schema.layer0 import layer0_schema
+from vedette.language.schema.model import Schema
+from vedette.sources.graph.log import open_graph
+from vedette.sources.images import encode_image
+from vedette.sources.journal.seam import CollectionJournal
+from vedette.sources.reader import CHUNK, Document, append_scan
+from vedette.sources.records import Source, SourceEvent
+from vedette.storage.element_codec import ElementCodec
+from vedette.values import timestamp_to_ms
+
+__all__ = ["GraphLogReader"]
+
+
+class GraphLogReader:
+    """The address of the source is that of a home, whose database the tenant names, or the file of a database."""
+
+    def __init__(self, source: Source, journal: CollectionJournal, clock: Clock) -> None:
+        self._source, self._journal, self._clock = source, journal, clock
+        self._pause = Flag()
+        self._graph = open_graph(source.address, source.tenant)
+
+    def close(self) -> None:
+        self._graph.close()
+
+    def forget(self) -> None:
+        """The graph's log keeps nothing for its readers."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the graph's log: offsets of another one mean nothing."""
+        with self._graph.reading():
+            return self._graph.fact("store.epoch")
+
+    def begin(self, *, scan: bool) -> None:
+        with self._graph.reading():
+            last, epoch = self._graph.last_offset(), self._graph.fact("store.epoch")
+            if scan:
+                images = _Images(self._graph.definitions())
+                documents = (
+                    Document(type_, id, images.of(type_, id, data)) for id, type_, data in self._graph.nodes()
+                )
+                known = self._journal.collections(self._source.tenant)
+                append_scan(self._journal, self._source.name, documents, known, self._now())
+        self._journal.append(self._source.name, [], f"{epoch}:{last}")
+
+    def poll(self, seconds: float) -> tuple[int, int]:
+        epoch, _, last = (self._journal.token(self._source.name) or "0:0").partition(":")
+        with self._graph.reading():
+            rows = self._graph.rows(int(last), CHUNK)
+            first = self._graph.fact("store.first")
+            if int(epoch) != self._graph.fact("store.epoch") or int(last) + 1 < first:
+                raise SourceError("E6105", "the graph's log no longer reaches back to our place")
+            images = _Images(self._graph.definitions()) if rows else None
+        if images is None:
+            self._pause.wait(min(seconds, 0.02))
+            return 0, 0
+        events = [
+            SourceEvent(
+                event_id=f"{epoch}:{row.offset}",
+                collection=row.collection,
+                key=row.key,
+                before=images.of(row.collection, row.key, row.before) if row.before is not None else None,
+                after=images.of(row.collection, row.key, row.after) if row.after is not None else None,
+                created=row.before is None,
+                time_ms=row.time_ms,
+                transaction=row.transaction,
+            )
+            for row in rows
+        ]
+        done = self._journal.append(self._source.name, events, f"{epoch}:{rows[-1].offset}")
+        return done.appended, sum(len(event.after or b"") for event in events)
+
+    def _now(self) -> int:
+        return timestamp_to_ms(self._clock.now())
+
+
+class _Images:
+    """Rewrites images by the ontology that the store has now; layouts only grow, so it knows older images, too."""
+
+    def __init__(self, definitions: tuple[str, ...]) -> None:
+        self._schema = _schema(definitions)
+        self._codec = ElementCodec(self._schema)
+
+    def of(self, type_: str, id: str, image: bytes) -> bytes:
+        element = self._codec.from_image(type_, id, image)
+        holder = self._schema.nodes.get(type_) or self._schema.edges[type_]
+        fields = {"id": id, "_type": type_, **dict(zip(holder.layout, element.values, strict=True))}
+        if element.targets is not None:
+            fields["_targets"] = list(element.targets)
+        return encode_image(fields)
+
+
+@lru_cache(maxsize=16)
+def _schema(definitions: tuple[str, ...]) -> Schema:
+    schema = layer0_schema()
+    for text in definitions:
+        schema = extend_schema(schema, parse_declarations(text), text)
+    return schema

@@ -1,0 +1,104 @@
+"""Which rows an append adds to the journal: repeats out, partitions and numbers given, before-images filled in.
+
+Pure: it is told what the journal holds and answers with what to write. So the SQLite and the PostgreSQL journal cannot
+differ in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vedette.hashing import text_hash
+from vedette.sources.records import ChangeRow, Partition, Source, SourceEvent
+
+__all__ = ["AppendPlan", "ImageKey", "keys_of", "partition_of", "plan_append"]
+
+
+ImageKey: TypeAlias = tuple[str, str]
+"""A collection and a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendPlan:
+    rows: tuple[ChangeRow, ...]
+    """Without offsets: the journal gives them."""
+    images: Mapping[ImageKey, bytes | None]
+    """Last images to write; None is to forget."""
+    seqs: Mapping[int, int]
+    """Partition ids to their new last seq."""
+    repeated: int
+
+
+def partition_of(tenant: str, collection: str, key: str, count: int) -> int:
+    """The number of the partition that a document belongs to; the tenant is part of it (ruling 15)."""
+    return text_hash(f"{tenant}\0{collection}\0{key}") % count
+
+
+def keys_of(events: Sequence[SourceEvent]) -> dict[str, set[str]]:
+    """The keys of the events, by collection."""
+    found: dict[str, set[str]] = {}
+    for event in events:
+        keys = found.get(event.collection)
+        if keys is None:
+            keys = found[event.collection] = set()
+        keys.add(event.key)
+    return found
+
+
+def plan_append(
+    source: Source,
+    partitions: Sequence[Partition],
+    events: Sequence[SourceEvent],
+    known_ids: AbstractSet[str],
+    images: Mapping[ImageKey, bytes],
+    now_ms: int,
+) -> AppendPlan:
+    """`known_ids`: ids of these events that the journal has. `images`: last images of the keys of these events."""
+    places = {partition.number: partition for partition in partitions}
+    seqs = {partition.id: partition.seq for partition in partitions}
+    seen, current, touched = (
+        set(known_ids),
+        dict[ImageKey, bytes | None](images),
+        dict[ImageKey, bytes | None](),
+    )
+    rows: list[ChangeRow] = []
+    moved: dict[int, int] = {}
+    name_of, tenant = source.name, source.tenant
+    for event in events:
+        if event.event_id in seen:
+            continue
+        seen.add(event.event_id)
+        collection, key, after = event.collection, event.key, event.after
+        name = (collection, key)
+        before = event.before if event.before is not None else current.get(name)
+        if before is None and after is None:
+            continue  # a deletion of what nobody ever saw: there is nothing to tell
+        known = before is not None or event.created or name in touched
+        place = places[partition_of(tenant, collection, key, len(places))]
+        moved[place.id] = seqs[place.id] = seq = seqs[place.id] + 1
+        current[name] = touched[name] = after
+        op = "delete" if after is None else "create" if before is None else "update"
+        rows.append(
+            ChangeRow(
+                0,
+                name_of,
+                tenant,
+                place.id,
+                place.epoch,
+                seq,
+                event.event_id,
+                collection,
+                key,
+                op,
+                before,
+                after,
+                known,
+                event.time_ms,
+                now_ms,
+                event.transaction,
+            )
+        )
+    return AppendPlan(rows=tuple(rows), images=touched, seqs=moved, repeated=len(events) - len(rows))

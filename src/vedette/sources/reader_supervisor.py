@@ -1,0 +1,179 @@
+"""Keeps one reader per source going, each on a thread of its own, as sources come, pause and go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
+from threading import Event as Flag
+from threading import Thread
+from typing import NamedTuple
+
+from vedette.clock import Clock, SystemClock
+from vedette.errors import SourceError, VedetteError
+from vedette.sources.journal.seam import CollectionJournal, open_journal
+from vedette.sources.mongodb.tokens import resume_tokens
+from vedette.sources.rate_limit import TokenBucket
+from vedette.sources.reader import QuickRetries, SourceCare, SourceReader, run_reader
+from vedette.sources.records import Source
+
+__all__ = ["KINDS", "SourceKeeper", "check_source", "open_reader"]
+
+log = logging.getLogger(__name__)
+
+
+def _mongodb(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.mongodb.reader import MongodbReader
+
+    return MongodbReader(source, journal, clock)
+
+
+def _postgres(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.postgres.reader import PostgresReader
+
+    return PostgresReader(source, journal, clock)
+
+
+def _graph(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    from vedette.sources.graph.reader import GraphLogReader
+
+    return GraphLogReader(source, journal, clock)
+
+
+KINDS: dict[str, Callable[[Source, CollectionJournal, Clock], SourceReader]] = {
+    "mongodb": _mongodb,
+    "postgres": _postgres,
+    "graph": _graph,
+}
+_OPTIONS = {
+    "mongodb": {"database", "collections", "pre_images", "resume_after"},
+    "postgres": {"tables", "slot"},
+    "graph": set[str](),
+}
+_COMMON_OPTIONS = {"start", "on_gap", "events_per_second", "bytes_per_second"}
+_CHOICES = {"start": ("beginning", "now"), "on_gap": ("scan", "resync"), "pre_images": ("true", "false")}
+
+
+def check_source(source: Source, others: Iterable[Source] = ()) -> None:
+    """E6101 for a name, kind or option that cannot be, or not beside the others."""
+    if not source.name.isidentifier() or source.name.startswith("_"):
+        raise _invalid(f"{source.name!r} is no name: letters, digits and _, not first a digit or _")
+    if source.kind not in KINDS:
+        raise _invalid(f"there are no sources of the kind {source.kind!r}; there are {', '.join(KINDS)}")
+    if not 1 <= source.partitions <= 256:
+        raise _invalid(f"a source has 1 to 256 partitions, not {source.partitions}")
+    allowed = _COMMON_OPTIONS | _OPTIONS[source.kind]
+    for name, value in source.options.items():
+        if name not in allowed:
+            raise _invalid(f"{source.kind} has no option {name!r}; it has {', '.join(sorted(allowed))}")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise _invalid(f"{name} is {' or '.join(_CHOICES[name])}, not {value!r}")
+        if name == "resume_after":
+            resume_tokens(value)
+    TokenBucket.of(source.options, SystemClock())
+    _check_address(source)
+    for other in others:
+        if other.kind == source.kind == "graph" and other.tenant == source.tenant:
+            raise _invalid(
+                f"the database {source.tenant} has the graph {other.name} already, and types of two would be one"
+            )
+
+
+def _check_address(source: Source) -> None:
+    """Whether it can be one at all; whether somebody answers there is the reader's to find out."""
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict
+    from pymongo import uri_parser
+    from pymongo.errors import PyMongoError
+
+    try:
+        if source.kind == "mongodb" and not source.address.startswith(
+            "mongodb+srv://"
+        ):  # which would be looked up
+            uri_parser.parse_uri(source.address, validate=False)
+        elif source.kind == "postgres":
+            conninfo_to_dict(source.address)
+    except (Error, PyMongoError, ValueError) as problem:
+        raise _invalid(f"{source.kind} has no such address ({' '.join(str(problem).split())})") from None
+
+
+def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    return KINDS[source.kind](source, journal, clock)
+
+
+class _Reading(NamedTuple):
+    source: Source
+    """As it was when its reader was started; one that was added anew may have another address."""
+    thread: Thread
+    stop: Flag
+
+
+class SourceKeeper:
+    """`tend` now and then: it starts readers of new sources and lets go of those whose source was removed."""
+
+    def __init__(
+        self,
+        journal: str,
+        clock: Clock,
+        chance: Random,
+        care: Callable[[Source, Random], SourceCare] = lambda _, chance: QuickRetries(chance),
+    ) -> None:
+        """`care`: who keeps a source's health, and says when it may be read."""
+        self._journal = open_journal(journal, clock)
+        self._clock, self._chance, self._care = clock, chance, care
+        self._threads: dict[str, _Reading] = {}
+
+    def tend(self) -> None:
+        wanted = {source.name: replace(source, paused=False) for source in self._journal.sources()}
+        for name, reading in list(self._threads.items()):
+            if wanted.get(name) != reading.source or not reading.thread.is_alive():
+                reading.stop.set()
+                if not reading.thread.is_alive():  # a source has one reader: the next one waits for the last
+                    del self._threads[name]
+        for name, source in wanted.items():
+            if name not in self._threads:
+                self._start(source)
+
+    def close(self) -> None:
+        for reading in self._threads.values():
+            reading.stop.set()
+        for reading in self._threads.values():
+            reading.thread.join(timeout=10)
+        self._journal.close()
+
+    def _start(self, source: Source) -> None:
+        stop = Flag()
+        chance = Random(self._chance.random())  # noqa: S311 - jitter
+        thread = Thread(
+            target=self._read, args=(source, stop, chance), name=f"source {source.name}", daemon=True
+        )
+        self._threads[source.name] = _Reading(source, thread, stop)
+        thread.start()
+
+    def _read(self, source: Source, stop: Flag, chance: Random) -> None:
+        """One reader's thread, with a journal of its own. A reader that cannot be opened is tried again."""
+        journal = open_journal(self._journal.address, self._clock)
+        care = self._care(source, chance)
+        while not stop.is_set():
+            try:
+                pause = care.pause()
+                if pause:
+                    stop.wait(pause)
+                    continue
+                reader = open_reader(source, journal, self._clock)
+            except VedetteError as error:
+                extra = {"action": "source.unreachable", "source": source.name, "code": error.code}
+                log.warning("A source cannot be opened, it will be tried again: %s", error, extra=extra)
+                stop.wait(care.failed(error))
+                continue
+            try:
+                run_reader(reader, journal, source, stop, self._clock, care)
+            finally:
+                reader.close()
+            break
+        journal.close()
+
+
+def _invalid(why: str) -> SourceError:
+    return SourceError("E6101", why)

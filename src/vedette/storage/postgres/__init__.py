@@ -1,0 +1,5 @@
+"""The store on PostgreSQL."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

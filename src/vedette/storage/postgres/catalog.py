@@ -1,0 +1,212 @@
+"""A PostgreSQL database as the home of Vedette's databases: one schema each, and a register of them.
+
+    vedette.databases (name, schema)     the register; also says which schema belongs to which name
+    vedette.home (key, value)            `format`: the layout's version
+    "vedette_<name>".*                   one database; tables as in vedette.storage.sqlite.migrations
+
+The engine's lock is an advisory lock, held by a connection that does nothing else; it ends with that connection. Should
+the connection break, the lock is taken again before any other connection is made, and whoever comes too late is refused
+by the count of openings in the store itself. Use a direct address, not a pooler that shares sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import time
+from threading import Lock
+
+import psycopg
+from psycopg import sql
+
+from vedette.clock import Clock, SystemClock
+from vedette.errors import StoreError
+from vedette.storage.meta import BATCH, VERSION, new_facts
+from vedette.storage.names import by_name, check_name
+from vedette.storage.postgres.connections import Connection, Connections, address
+from vedette.storage.postgres.errors import reaching, translated
+from vedette.storage.postgres.store import PostgresStore
+from vedette.storage.seam import Durability
+from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration, pending
+
+__all__ = ["PostgresHome", "schema_name"]
+
+LAYOUT = 1
+ADVISORY_LOCK = (0x5645, 0x4454)
+LOCK_PAUSES_SECONDS = (0.05, 0.15, 0.3)
+MAX_IDENTIFIER_BYTES = 63
+
+_HOLDER = """SELECT activity.application_name FROM pg_locks AS lock JOIN pg_stat_activity AS activity USING (pid)
+    WHERE lock.locktype = 'advisory' AND lock.granted AND (lock.classid, lock.objid) = (%s, %s)
+    AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+_SET_UP = (
+    "CREATE SCHEMA IF NOT EXISTS vedette",
+    "CREATE TABLE IF NOT EXISTS vedette.home (key text PRIMARY KEY, value text NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS vedette.databases (
+        name text COLLATE "C" PRIMARY KEY, schema text COLLATE "C" NOT NULL UNIQUE)""",
+    "INSERT INTO vedette.home (key, value) VALUES ('format', '1') ON CONFLICT DO NOTHING",
+)
+
+
+class PostgresHome:
+    """The databases behind one PostgreSQL address, ours alone until `close`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        durability: Durability = "fsync",
+        clock: Clock | None = None,
+        migrations: tuple[Migration, ...] = POSTGRES_MIGRATIONS,
+    ) -> None:
+        self.place = address(url)
+        self._clock, self._migrations = clock or SystemClock(), migrations
+        self._stores: dict[str, PostgresStore] = {}
+        self._opening = Lock()
+        application = f"vedette engine pid {os.getpid()} on {socket.gethostname()}"[:MAX_IDENTIFIER_BYTES]
+        self._connections = Connections(url, durability=durability, application=application)
+        self._guard: Connection | None = None
+        self._guard_lock = Lock()
+        try:
+            with reaching(self.place):
+                self._hold_lock()
+                self._set_up()
+        except BaseException:
+            self.close()
+            raise
+        self._connections.before_connect = self._hold_lock
+
+    def open(self, name: str) -> PostgresStore:
+        check_name(name)
+        place = f"the database {name!r} of {self.place}"
+        with self._opening, translated(place):
+            last = self._stores.get(name)
+            if last is not None and not last.closed:
+                raise StoreError(
+                    "E6002", f"{place} is open already in this process", fields={"pid": os.getpid()}
+                )
+            with self._connections.lend() as db, db.transaction():
+                schema = self._register(db, name)
+                self._migrate(db, schema, place)
+            self._stores[name] = store = PostgresStore(self._connections, schema, place)
+        return store
+
+    def databases(self) -> list[str]:
+        with translated(self.place), self._connections.lend() as db:
+            names = [name for (name,) in db.execute("SELECT name FROM vedette.databases")]
+        return sorted(names, key=by_name)
+
+    def close(self) -> None:
+        for store in self._stores.values():
+            store.close()
+        self._connections.close()
+        with self._guard_lock:
+            if self._guard is not None:
+                self._guard.close()
+            self._guard = None
+
+    def _hold_lock(self) -> None:
+        """Make sure that the engine's lock is ours; E6002 with the holder's name when it is another's."""
+        with self._guard_lock:
+            if self._guard is not None and _answers(self._guard):
+                return
+            guard = self._connections.connect()
+            try:
+                _take_lock(guard, self.place)
+            except BaseException:
+                guard.close()
+                raise
+            self._guard = guard
+
+    def _set_up(self) -> None:
+        assert self._guard is not None
+        with self._guard.transaction():
+            for statement in _SET_UP:
+                self._guard.execute(statement)
+            rows = self._guard.execute("SELECT value FROM vedette.home WHERE key = 'format'").fetchall()
+            encoding = self._guard.execute("SHOW server_encoding").fetchall()
+        if encoding != [("UTF8",)]:
+            text = f"{self.place} keeps texts as {encoding[0][0]}: create the database with ENCODING 'UTF8'"
+            raise StoreError("E6003", text, fields={"place": self.place})
+        if rows != [(str(LAYOUT),)]:
+            text = f"{self.place} has format {rows[0][0]}, this version of Vedette knows {LAYOUT}: use a newer Vedette"
+            raise StoreError("E6004", text, fields={"place": self.place})
+
+    def _register(self, db: Connection, name: str) -> str:
+        row = db.execute("SELECT schema FROM vedette.databases WHERE name = %s", (name,)).fetchone()
+        if row is not None:
+            return str(row[0])
+        schema = schema_name(name)
+        db.execute("INSERT INTO vedette.databases (name, schema) VALUES (%s, %s)", (name, schema))
+        db.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+        return schema
+
+    def _migrate(self, db: Connection, schema: str, place: str) -> None:
+        name = sql.Identifier(schema)
+        version = _version(db, schema)
+        steps = pending(version, self._migrations, place)
+        for step in steps:
+            for statement in step.statements:
+                db.execute(sql.SQL(statement).format(schema=name))
+        facts = {**new_facts(self._clock), BATCH: "0.0"} if version == 0 else {}
+        if steps:
+            facts[VERSION] = str(steps[-1].version)
+        put = sql.SQL(
+            "INSERT INTO {}.meta VALUES (%s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        )
+        for fact in facts.items():
+            db.execute(put.format(name), fact)
+
+
+def schema_name(name: str) -> str:
+    """The schema of a database: readable, within PostgreSQL's 63 bytes, and without psycopg's `%`."""
+    schema = f"vedette_{name}"
+    if len(schema.encode()) <= MAX_IDENTIFIER_BYTES and "%" not in schema:
+        return schema
+    short = schema.replace("%", "_").encode()[:42].decode(errors="ignore")
+    return f"{short}~{hashlib.sha256(name.encode()).hexdigest()[:20]}"
+
+
+def _version(db: Connection, schema: str) -> int:
+    """The format of a database's schema; 0 when its tables are still to be made."""
+    exists = db.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{_quoted(schema)}.meta",)).fetchone()
+    if exists != (True,):
+        return 0
+    statement = sql.SQL("SELECT value FROM {}.meta WHERE key = 'store.version'").format(
+        sql.Identifier(schema)
+    )
+    row = db.execute(statement).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _answers(db: Connection) -> bool:
+    try:
+        db.execute("SELECT 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _take_lock(db: Connection, place: str) -> None:
+    """The server may need a moment to see that a killed engine is gone."""
+    for pause in (*LOCK_PAUSES_SECONDS, None):
+        if db.execute("SELECT pg_try_advisory_lock(%s, %s)", ADVISORY_LOCK).fetchone() == (True,):
+            return
+        if pause is not None:
+            time.sleep(pause)
+    raise _in_use(place, db)
+
+
+def _in_use(place: str, db: Connection) -> StoreError:
+    row = db.execute(_HOLDER, ADVISORY_LOCK).fetchone()
+    holder = str(row[0]) if row else ""
+    found = re.search(r"pid (\d+)", holder)
+    words = f" ({holder})" if holder else ""
+    text = f"{place} is in use by another engine{words}: stop it, or choose another database"
+    return StoreError("E6002", text, fields={"place": place, "pid": int(found[1]) if found else None})

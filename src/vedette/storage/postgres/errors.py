@@ -1,0 +1,99 @@
+"""What PostgreSQL says when it fails, put into Vedette's words, as vedette.storage.sqlite.errors does for SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from vedette.errors import StoreError
+
+__all__ = ["from_postgres", "is_lost", "reaching", "translated"]
+
+# The first that fits. Texts may use {place} and {cause}.
+_KINDS: tuple[tuple[type[psycopg.Error], str, str], ...] = (
+    (
+        errors.DiskFull,
+        "E6001",
+        "the disk of the server of {place} is full ({cause}): free some space; nothing acknowledged is lost",
+    ),
+    (
+        errors.ReadOnlySqlTransaction,
+        "E6003",
+        "{place} can only be read ({cause}): give the address of the primary server, not of a standby",
+    ),
+    (
+        errors.InsufficientPrivilege,
+        "E6003",
+        "{place} does not let this user write ({cause}): grant it CREATE on the database, or use its owner",
+    ),
+    (
+        errors.TooManyConnections,
+        "E6003",
+        "{place} has no connection left ({cause}): close some, or raise max_connections",
+    ),
+    (
+        errors.LockNotAvailable,
+        "E6001",
+        "{place} is locked by another transaction ({cause}): end it; nothing acknowledged is lost",
+    ),
+    (
+        errors.UndefinedTable,
+        "E6004",
+        "{place} is damaged ({cause}): restore it from a backup",
+    ),
+    (
+        errors.UndefinedColumn,
+        "E6004",
+        "{place} is damaged ({cause}): restore it from a backup",
+    ),
+    (
+        psycopg.OperationalError,
+        "E6001",
+        "the connection to {place} failed ({cause}): look at the server; nothing acknowledged is lost",
+    ),
+)
+_OTHER = (
+    "E6001",
+    "using {place} failed ({cause}): nothing of this was written, nothing acknowledged is lost",
+)
+
+
+def is_lost(problem: psycopg.Error) -> bool:
+    """Whether the connection broke, so that nobody told us how the transaction ended."""
+    if isinstance(problem, errors.AdminShutdown | errors.CrashShutdown | errors.CannotConnectNow):
+        return True
+    return isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None
+
+
+def from_postgres(problem: psycopg.Error, place: str) -> StoreError:
+    """One of PostgreSQL's errors as a StoreError; its SQLSTATE is kept in the fields."""
+    cause = " ".join(str(problem).split()) or type(problem).__name__
+    code, text = next(((code, text) for kind, code, text in _KINDS if isinstance(problem, kind)), _OTHER)
+    fields = {"place": place, "sqlstate": problem.sqlstate}
+    return StoreError(code, text.format(place=place, cause=cause), fields=fields)
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Whatever PostgreSQL raises inside comes out as a StoreError."""
+    try:
+        yield
+    except psycopg.Error as problem:
+        raise from_postgres(problem, place) from problem
+
+
+@contextmanager
+def reaching(place: str) -> Iterator[None]:
+    """The same for the first contact, where a failure means another thing: E6003, nothing was there to lose."""
+    try:
+        with translated(place):
+            yield
+    except StoreError as problem:
+        if problem.code != "E6001":
+            raise
+        cause = " ".join(str(problem.__cause__).split())
+        text = f"cannot reach {place} ({cause}): is the server running, are address, user and password right?"
+        raise StoreError("E6003", text, fields=problem.fields) from problem.__cause__

@@ -1,0 +1,278 @@
+"""A store in one schema of a PostgreSQL database: for when one machine is not enough.
+
+Every append begins by locking the fact `store.batch`. So appends of one database follow one another, whoever makes
+them, and offsets become visible in their order: a reader never finds that a smaller one appeared behind it.
+
+A connection can break while a COMMIT is under way, and then nobody says how it ended. Each append therefore leaves its
+name, "<boot>.<number>", in `store.batch`, and is tried again only on a new connection that has locked that fact: if the
+lost transaction is still alive the lock waits for its end, and if its name is there it was written.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from vedette.errors import StoreError
+from vedette.storage.meta import (
+    BATCH,
+    BOOT,
+    FIRST,
+    TICK,
+    check_meta,
+    damaged,
+    loaded,
+    superseded,
+    tick_went_back,
+)
+from vedette.storage.meta import trimmed as trimmed_away
+from vedette.storage.postgres.connections import Connection, Connections
+from vedette.storage.postgres.errors import is_lost, translated
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
+
+__all__ = ["PostgresStore"]
+
+RETRY_AFTER_SECONDS = (0.0, 0.2, 1.0, 3.0)
+"""Pauses before an append whose connection broke is tried again; about what a restart of the server takes."""
+TRIM_ROWS = 10_000
+SCAN_ROWS = 10_000
+COPY_ROWS = 256
+
+_STATEMENTS: Final = {
+    "lock": "SELECT value FROM {schema}.meta WHERE key = 'store.batch' FOR UPDATE",
+    "facts": "SELECT key, value FROM {schema}.meta",
+    "own facts": "SELECT key, value FROM {schema}.meta WHERE key LIKE 'store.%'",
+    "unset": "DELETE FROM {schema}.meta WHERE key = ANY(%b::text[])",
+    "set": """INSERT INTO {schema}.meta (key, value) SELECT * FROM unnest(%b::text[], %b::text[])
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value""",
+    "definitions": "SELECT text FROM {schema}.definitions ORDER BY position",
+    "define": "INSERT INTO {schema}.definitions (text) VALUES (%s)",
+    "delete": "DELETE FROM {schema}.elements WHERE id = ANY(%b::text[])",
+    "put": """INSERT INTO {schema}.elements (id, type, attributes, targets)
+        SELECT * FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
+        ON CONFLICT (id) DO UPDATE SET type = excluded.type, attributes = excluded.attributes,
+            targets = excluded.targets""",
+    "copy journal": """COPY {schema}.journal (tick, transaction, collection, key, before, after, time_ms, cause,
+        source, partition, seq, event_id) FROM STDIN""",
+    "append once": """INSERT INTO {schema}.journal (tick, transaction, collection, key, before, after, time_ms, cause,
+        source, partition, seq, event_id)
+        SELECT * FROM unnest(%b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bigint[],
+            %b::text[], %b::text[], %b::integer[], %b::bigint[], %b::text[])
+        ON CONFLICT (source, event_id) WHERE event_id IS NOT NULL DO NOTHING""",
+    "last offset": """SELECT coalesce(max("offset"),
+        (SELECT value::bigint - 1 FROM {schema}.meta WHERE key = 'store.first')) FROM {schema}.journal""",
+    "read": """SELECT tick, transaction, collection, key, before, after, time_ms, cause, source, partition, seq,
+        event_id, "offset" FROM {schema}.journal WHERE "offset" > %s ORDER BY "offset" LIMIT %s""",
+    "nodes": "SELECT id, type, attributes FROM {schema}.elements WHERE targets IS NULL",
+    "edges": "SELECT id, type, attributes, targets FROM {schema}.elements WHERE targets IS NOT NULL ORDER BY created",
+    "first young": 'SELECT "offset" FROM {schema}.journal WHERE time_ms >= %s ORDER BY "offset" LIMIT 1',
+    "last old": """SELECT max("offset") FROM
+        (SELECT "offset" FROM {schema}.journal WHERE "offset" < %s ORDER BY "offset" LIMIT %s) AS old""",
+    "forget": 'DELETE FROM {schema}.journal WHERE "offset" <= %s',
+}
+
+
+class PostgresStore:
+    """One database in the schema `schema`, which is there already; see vedette.storage.postgres.catalog."""
+
+    def __init__(self, connections: Connections, schema: str, place: str) -> None:
+        self.place = place
+        self.closed = False
+        self._connections = connections
+        self._boot: int | None = None
+        self._number = 0
+        self._lock = Lock()
+        name = sql.Identifier(schema)
+        # As bytes: psycopg keeps what it learns about those, and composes the others anew every time.
+        self._sql = {key: sql.SQL(text).format(schema=name).as_bytes() for key, text in _STATEMENTS.items()}
+
+    def load(self) -> Loaded:
+        with self._lock, self._lent() as db, db.transaction():
+            facts = self._lock_facts(db)
+            self._boot, self._number = int(facts[BOOT]) + 1, 0
+            values = [(BOOT, str(self._boot)), (BATCH, f"{self._boot}.0")]
+            db.execute(self._sql["set"], _columns(values))
+        return self.facts()
+
+    def facts(self) -> Loaded:
+        with self._lent() as db, db.transaction():
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            meta = dict(db.execute(self._sql["facts"]).fetchall())
+            definitions = [text for (text,) in db.execute(self._sql["definitions"])]
+        return loaded(meta, definitions, self.place)
+
+    def elements(self) -> Iterator[ElementRecord]:
+        with self._lent() as db, db.transaction():
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # nodes and edges of one moment
+            for id, type, attributes in self._scan(db, "nodes"):
+                yield ElementRecord(id, type, attributes.encode())
+            for id, type, attributes, targets in self._scan(db, "edges"):
+                yield ElementRecord(id, type, attributes.encode(), tuple(json.loads(targets)))
+
+    def append(self, batch: Batch) -> int:
+        check_meta(batch.meta)
+        with self._lock, translated(self.place):
+            self._number += 1
+            # Without an opening of our own the batch has no name by which a second try could know the first.
+            pauses = iter(RETRY_AFTER_SECONDS if self._boot is not None else ())
+            while True:
+                try:
+                    return self._append(batch)
+                except psycopg.OperationalError as problem:
+                    pause = next(pauses, None) if is_lost(problem) else None
+                    if pause is None:
+                        raise
+                time.sleep(pause)
+
+    def read(self, after: int, limit: int) -> Sequence[JournalRow]:
+        with self._lent() as db:
+            rows = [_journal_row(row) for row in db.execute(self._sql["read"], (after, limit))]
+            first = int(self._checked(db.execute(self._sql["own facts"]).fetchall())[FIRST])
+        # Looked at after the rows were: what is not trimmed now was not trimmed then.
+        if after + 1 < first:
+            raise trimmed_away(self.place, after, first)
+        return rows
+
+    def last_offset(self) -> int:
+        with self._lent() as db:
+            return self._last_offset(db)
+
+    def trim(self, before_time_ms: int) -> int:
+        with self._lent() as db:
+            young = db.execute(self._sql["first young"], (before_time_ms,)).fetchone()
+            cut = int(young[0]) if young else self._last_offset(db) + 1
+        while self._trim_some(cut):
+            pass
+        return cut
+
+    def put_meta(self, items: Iterable[tuple[str, str]]) -> None:
+        self.append(Batch(meta=tuple(items)))
+
+    def close(self) -> None:
+        """The connections belong to the home. Closing twice is nothing."""
+        self.closed = True
+
+    def _append(self, batch: Batch) -> int:
+        self._check_open()
+        with self._connections.lend() as db, db.transaction():
+            facts = self._lock_facts(db)
+            name = f"{self._boot}.{self._number}"
+            if self._boot is not None and facts[BATCH] == name:
+                return self._last_offset(db)  # the try whose answer was lost did write it
+            self._check_writer(facts, batch.tick)
+            own = [(BATCH, name)] if self._boot is not None else []
+            ticks = [(TICK, str(batch.tick))] if batch.tick else []
+            with db.pipeline():
+                self._write(db, batch, dict([*own, *ticks, *batch.meta]))
+            self._copy(db, batch.journal)
+            return self._last_offset(db)
+
+    def _write(self, db: Connection, batch: Batch, meta: Mapping[str, str]) -> None:
+        if meta:
+            db.execute(self._sql["set"], _columns(meta.items()))
+            if not all(meta.values()):
+                db.execute(self._sql["unset"], ([key for key, value in meta.items() if not value],))
+        if batch.deletes:
+            db.execute(self._sql["delete"], (list(batch.deletes),))
+        if batch.puts:
+            db.execute(self._sql["put"], _columns(map(_element_row, batch.puts)))
+        if batch.definitions:
+            db.cursor().executemany(self._sql["define"], [(text,) for text in batch.definitions])
+        if batch.journal and not _can_copy(batch.journal):
+            db.execute(self._sql["append once"], _columns(map(_journal_values, batch.journal)))
+
+    def _copy(self, db: Connection, rows: Sequence[JournalRow]) -> None:
+        if not _can_copy(rows):
+            return
+        with db.cursor().copy(self._sql["copy journal"]) as copy:
+            for row in rows:
+                copy.write_row(_journal_values(row))
+
+    def _trim_some(self, cut: int) -> bool:
+        with self._lent() as db, db.transaction():
+            self._check_writer(self._lock_facts(db), 0)
+            (last,) = _one(db.execute(self._sql["last old"], (cut, TRIM_ROWS)).fetchone())
+            if last is None:
+                return False
+            db.execute(self._sql["forget"], (last,))
+            db.execute(self._sql["set"], ([FIRST], [str(last + 1)]))
+            return True
+
+    def _lock_facts(self, db: Connection) -> dict[str, str]:
+        """The store's own facts, and nobody else may write until the transaction ends."""
+        with db.pipeline():
+            db.execute(self._sql["lock"])
+            cursor = db.execute(
+                self._sql["own facts"]
+            )  # a statement of its own: it must see what the lock waited for
+        return self._checked(cursor.fetchall())
+
+    def _check_writer(self, facts: Mapping[str, str], tick: int) -> None:
+        boot, stored = int(facts[BOOT]), int(facts[TICK])
+        if self._boot is not None and boot != self._boot:
+            raise superseded(self.place, self._boot, boot)
+        if tick and tick < stored:
+            raise tick_went_back(self.place, tick, stored)
+
+    def _scan(self, db: Connection, statement: str) -> Iterator[tuple[Any, ...]]:
+        with db.cursor(name=f"vedette_{statement}") as cursor:
+            cursor.itersize = SCAN_ROWS
+            yield from cursor.execute(self._sql[statement])
+
+    def _checked(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, str]:
+        facts: dict[str, str] = dict(rows)
+        loaded(facts, (), self.place)
+        if BATCH not in facts or not facts.get(FIRST, "").isdecimal():
+            raise damaged(self.place, "one of its own facts is missing or unreadable")
+        return facts
+
+    def _last_offset(self, db: Connection) -> int:
+        (last,) = _one(db.execute(self._sql["last offset"]).fetchone())
+        return int(last)
+
+    @contextmanager
+    def _lent(self) -> Iterator[Connection]:
+        self._check_open()
+        with translated(self.place), self._connections.lend() as db:
+            yield db
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
+
+
+def _one(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    assert row is not None, "an aggregate always gives one row"
+    return row
+
+
+def _can_copy(rows: Sequence[JournalRow]) -> bool:
+    """COPY is the fastest way in for many rows, but takes a round trip of its own and cannot pass over repeats."""
+    return len(rows) >= COPY_ROWS and all(row.event_id is None for row in rows)
+
+
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _element_row(record: ElementRecord) -> tuple[str, str, str, str | None]:
+    targets = None if record.targets is None else json.dumps(record.targets)
+    return record.id, record.type, record.attributes.decode(), targets
+
+
+def _journal_values(row: JournalRow) -> tuple[Any, ...]:
+    before = None if row.before is None else row.before.decode()
+    after = None if row.after is None else row.after.decode()
+    return (*row[:4], before, after, *row[6:12])
+
+
+def _journal_row(row: tuple[Any, ...]) -> JournalRow:
+    images = (None if image is None else image.encode() for image in row[4:6])
+    return JournalRow._make((*row[:4], *images, *row[6:]))

@@ -1,0 +1,100 @@
+"""Where the registry is kept: a SQLite file or a PostgreSQL database, behind the few calls that it needs.
+
+Statements are written once, with `?` for values. Only their tables differ.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any, Protocol
+
+from vedette.storage.sqlite.connection import transaction
+from vedette.storage.sqlite.errors import translated
+
+__all__ = ["Place", "Rows", "open_place"]
+
+_BUSY_SECONDS = 30.0
+
+
+class Rows(Protocol):
+    """The statements of one transaction."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows that the statement returns, if any."""
+        ...
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
+
+class Place(Protocol):
+    @property
+    def address(self) -> str: ...
+    def writing(self) -> Any:
+        """A context manager: one transaction that no other writer overlaps; yields Rows."""
+        ...
+
+    def reading(self) -> Any: ...
+    def change_count(self) -> object:
+        """Something that is different after anybody has written."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_place(address: str | Path, tables: Sequence[str], schema: str) -> Place:
+    """Open it, with its tables; in PostgreSQL they stand in a schema of their own."""
+    text = str(address)
+    if text.startswith(("postgresql://", "postgres://")):
+        from vedette.storage.postgres.database import PostgresPlace
+
+        return PostgresPlace(text, tables, schema)
+    return SqlitePlace(Path(text), tables)
+
+
+class SqlitePlace:
+    def __init__(self, path: Path, tables: Sequence[str]) -> None:
+        self.address = str(path)
+        self._lock = RLock()
+        with translated(self.address):
+            self._db = sqlite3.connect(
+                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            with transaction(self._db):
+                for table in tables:
+                    self._db.execute(table.replace("SERIAL", "INTEGER PRIMARY KEY AUTOINCREMENT"))
+
+    @contextmanager
+    def writing(self) -> Iterator[Rows]:
+        with self._lock, translated(self.address), transaction(self._db):
+            yield _SqliteRows(self._db)
+
+    @contextmanager
+    def reading(self) -> Iterator[Rows]:
+        with self._lock, translated(self.address):
+            yield _SqliteRows(self._db)
+
+    def change_count(self) -> object:
+        """Commits of other connections, and our own."""
+        with self._lock:
+            return self._db.execute("PRAGMA data_version").fetchone(), self._db.total_changes
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+
+class _SqliteRows:
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._db.execute(statement, values).fetchall()
+
+    def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._db.executemany(statement, rows)

@@ -1,0 +1,174 @@
+"""SQLite files of ours: how one is made, checked, brought to the present format and opened.
+
+A file is built under another name and renamed when it is whole. So an empty or half-written file under the real name
+is never a fresh database: it is damage, and refused.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from vedette.clock import Clock
+from vedette.storage.meta import damaged, new_facts
+from vedette.storage.seam import Durability
+from vedette.storage.sqlite.errors import translated
+from vedette.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, Migration, pending
+
+__all__ = [
+    "connect",
+    "create_file",
+    "lengthen_log",
+    "migrate_file",
+    "open_reader",
+    "open_writer",
+    "sync_directory",
+    "transaction",
+]
+
+BUSY_SECONDS = 10.0
+"""How long to wait for another program (a SQLite shell, say) that holds the file."""
+WAL_PAGES = 4_000
+"""Write-ahead log pages (4 KiB) before they are copied into the file; the copy runs inside a commit."""
+WAL_BYTES_KEPT = 64 * 1024 * 1024
+LOG_BYTES = WAL_PAGES * (4_096 + 24)
+"""How long the write-ahead log becomes before it is begun anew."""
+LOG_STEP_BYTES = 1024 * 1024
+CACHE_KIB = 32 * 1024
+SYNCHRONOUS: Mapping[Durability, str] = {"fsync": "FULL", "relaxed": "NORMAL"}
+
+
+def create_file(path: Path, clock: Clock, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Make an empty database at `path`, whole or not at all."""
+    draft = path.with_name(f"{path.name}.new")
+    with translated(str(path)):
+        for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
+            leftover.unlink(missing_ok=True)
+        with closing(connect(draft, "rwc")) as db, transaction(db):
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            _apply(db, migrations)
+            db.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", new_facts(clock).items())
+        draft.rename(path)
+        sync_directory(path.parent)
+
+
+def check_file(path: Path) -> None:
+    """Damage that SQLite would take for a new database, or read as zeros."""
+    size = path.stat().st_size
+    if size == 0:
+        raise damaged(str(path), "the file is empty")
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and log.stat().st_size > 0:
+        return  # a copy into the file may have been cut short; SQLite does it again
+    with path.open("rb") as file:
+        page_size = int.from_bytes(file.read(18)[16:], "big")
+    if size % (65_536 if page_size == 1 else page_size or 512):
+        raise damaged(str(path), "the file ends in the middle of a page")
+
+
+def migrate_file(db: sqlite3.Connection, place: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+    """Bring an existing file to the present format; E6004 when it is not ours or from the future."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID or version < 1:
+        raise damaged(place, "its header is not that of a database of Vedette")
+    steps = pending(version, migrations, place)
+    if steps:
+        with transaction(db):
+            _apply(db, steps)
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection for use by any one thread at a time. `mode` as in SQLite's URIs: ro, rw, rwc."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,  # one for every number of rows up to a chunk, of each table
+    )
+
+
+def open_writer(path: Path, durability: Durability) -> sqlite3.Connection:
+    """The connection that writes: write-ahead log, synced at every commit unless durability is relaxed."""
+    db = connect(path, "rw")
+    try:
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise OSError(0, "its file system cannot hold a write-ahead log; a local disk can")
+        db.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
+        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_PAGES}")
+        db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        db.execute("PRAGMA temp_store = MEMORY")
+        if sys.platform == "darwin" and durability == "fsync":
+            db.execute("PRAGMA fullfsync = ON")  # there a plain fsync does not reach the disk
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that sees committed data and never waits for a writer."""
+    db = connect(path, "rw")  # not "ro": a reader may have to recover the write-ahead log
+    db.execute("PRAGMA query_only = ON")
+    db.execute("PRAGMA cache_size = -2048")
+    return db
+
+
+def lengthen_log(db: sqlite3.Connection, path: Path, wanted_bytes: int) -> bool:
+    """Write zeros behind the write-ahead log, a step of them; returns whether it is long enough then.
+
+    A sync of a file that grows writes the file system's own log as well, and takes twice as long. To SQLite zeros are
+    the end of the log. Nobody else may write meanwhile, hence the transaction.
+    """
+    with transaction(db):
+        try:
+            file = os.open(path.with_name(f"{path.name}-wal"), os.O_WRONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            size = os.fstat(file).st_size
+            step = min(LOG_STEP_BYTES, wanted_bytes - size)
+            while step > 0:
+                written = os.pwrite(file, bytes(step), size)
+                size, step = size + written, step - written
+            return size >= wanted_bytes
+        finally:
+            os.close(file)
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """Commit what happens inside, or undo it and let the error go on."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            with suppress(sqlite3.Error):  # the first error tells more than one of the undoing
+                db.execute("ROLLBACK")
+        raise
+
+
+def sync_directory(path: Path) -> None:
+    """Make names that were created or changed in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _apply(db: sqlite3.Connection, steps: tuple[Migration, ...]) -> None:
+    for step in steps:
+        for statement in step.statements:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {step.version}")

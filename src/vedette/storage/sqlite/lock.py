@@ -1,0 +1,71 @@
+"""Who may write: one engine at a time holds `engine.lock` of a data directory.
+
+The lock is the kernel's (flock), so it ends with its process, however that ends; the file only tells people who has
+it. It is never removed: removing a lock file is how two processes come to hold "the same" lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from vedette.errors import StoreError
+from vedette.storage.sqlite.errors import translated
+
+__all__ = ["EngineLock"]
+
+
+class EngineLock:
+    """Held from construction to `release`. A second one on the same file is refused, also in the same process."""
+
+    def __init__(self, path: Path) -> None:
+        self._pid = os.getpid()
+        with translated(str(path.parent)):
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._take(path)
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+            except BaseException:
+                os.close(self._descriptor)
+                raise
+
+    def release(self) -> None:
+        """Let the next engine in. Releasing twice is nothing."""
+        if self._descriptor is None:
+            return
+        if (
+            os.getpid() == self._pid
+        ):  # a forked child has the file open as well: it neither keeps the lock nor gives it
+            os.ftruncate(self._descriptor, 0)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _take(self, path: Path) -> None:
+        assert self._descriptor is not None
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if problem.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            raise _in_use(path.parent, os.pread(self._descriptor, 32, 0)) from None
+
+
+def _in_use(directory: Path, holder: bytes) -> StoreError:
+    words = holder.strip().decode("ascii", "replace")
+    pid = int(words) if words.isdecimal() else None
+    if pid == os.getpid():
+        text = (
+            f"{directory} is open already in this process (pid {pid}): use that database, or close it first"
+        )
+    elif pid is not None:
+        text = (
+            f"{directory} is in use by another engine (pid {pid}): go through it (vedette finds a running server "
+            f"by itself), stop it, or choose another directory"
+        )
+    else:
+        text = f"{directory} is in use by another engine: stop it, or choose another directory"
+    return StoreError("E6002", text, fields={"directory": str(directory), "pid": pid})

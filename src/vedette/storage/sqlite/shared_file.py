@@ -1,0 +1,108 @@
+"""Opening a SQLite file that several processes read and write: write-ahead log, migrations, short transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+
+from vedette.errors import StoreError
+from vedette.storage.sqlite.connection import connect, transaction
+from vedette.storage.sqlite.errors import translated
+from vedette.storage.sqlite.migrations import Migration, pending
+
+__all__ = ["SharedFile"]
+
+
+class SharedFile:
+    """One connection, used by one thread at a time. The file is made when it is not there.
+
+    Unlike an engine's store it has no lock of its own: whoever writes takes SQLite's write lock for one transaction
+    (`BEGIN IMMEDIATE`), so that a decision and what it was based on belong together.
+    """
+
+    def __init__(self, path: Path, application_id: int, migrations: tuple[Migration, ...]) -> None:
+        self.path, self.place = path, str(path)
+        self._lock = RLock()
+        with translated(self.place):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._db: sqlite3.Connection | None = connect(path, "rwc")
+            try:
+                self._prepare(self._db, application_id, migrations)
+            except BaseException:
+                self._db.close()
+                raise
+
+    @contextmanager
+    def writing(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction. `durable`: on disk when it returns; otherwise a power failure may take the last ones."""
+        with self._lock, translated(self.place):
+            db = self._opened()
+            if durable:
+                db.execute("PRAGMA synchronous = FULL")
+            try:
+                with transaction(db):
+                    yield db
+            finally:
+                if durable:
+                    db.execute("PRAGMA synchronous = NORMAL")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """What is committed, of one moment."""
+        with self._lock, translated(self.place):
+            db = self._opened()
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                db.execute("COMMIT")
+
+    def foreign_version(self) -> int:
+        """A number that changes when somebody else, another process or connection, has committed something."""
+        with self._lock, translated(self.place):
+            (version,) = self._opened().execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def close(self) -> None:
+        """Closing twice is nothing."""
+        with self._lock, translated(self.place):
+            if self._db is not None:
+                self._db.close()
+            self._db = None
+
+    def _prepare(
+        self, db: sqlite3.Connection, application_id: int, migrations: tuple[Migration, ...]
+    ) -> None:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        with transaction(db):  # two processes that open a new file: the second finds it made
+            self._migrate(db, application_id, migrations)
+        db.execute("PRAGMA synchronous = NORMAL")
+
+    def _migrate(
+        self, db: sqlite3.Connection, application_id: int, migrations: tuple[Migration, ...]
+    ) -> None:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if (version or tables or application) and application != application_id:
+            raise StoreError(
+                "E6004",
+                f"{self.place} is a database of something else: move it out of the way; nothing was changed",
+                fields={"place": self.place},
+            )
+        for step in pending(version, migrations, self.place):
+            for statement in step.statements:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {step.version}")
+        db.execute(f"PRAGMA application_id = {application_id}")
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            raise StoreError("E6005", f"{self.place} is closed: open it again", fields={"place": self.place})
+        return self._db

@@ -1,0 +1,357 @@
+"""WATCH over one external collection, as a document filter and a projection.
+
+    WATCH o: shop::orders WHERE o.total > 100 AND o.coupon = null RETURN o.id, o.total
+
+MEW knows null where CEL knows faults: a missing attribute is null, equality is null-safe and never unknown, an order
+with null is unknown, AND, OR and NOT carry the unknown on. With `holds` (false where CEL has a fault) that is said in
+the shared tree, so that one matcher serves both languages:
+
+    a = c            holds(a == c)                  a != c           NOT holds(a == c)
+    a = null         NOT holds(a != null)           a IN [c, null]   holds(a IN [c]) OR NOT holds(a != null)
+    a < c            a < c: null, missing or of another family is unknown
+
+`[filter: …]` is one more condition. What needs more than one document at a time (several elements, EXISTS, triggers,
+consume mode), or a commit seen from inside, is the engine's, and refused here with E6204: a half answer would be worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache, partial, reduce
+from typing import Any
+
+from vedette.errors import SubscriptionError
+from vedette.language.functions.aggregates import DEFAULT_COLLECT_LIMIT
+from vedette.language.parser import parse_statement
+from vedette.language.resolve.queries import column_name
+from vedette.language.syntax.expressions import (
+    Aggregate,
+    Attribute,
+    Binary,
+    Call,
+    Expression,
+    IdReference,
+    ListLiteral,
+    Literal,
+    NamedType,
+    NodePattern,
+    Parameter,
+    TypeExpression,
+    Unary,
+    UnionType,
+    Variable,
+)
+from vedette.language.syntax.statements import Return, Watch, WatchOption
+from vedette.subscriptions.shape import FieldPath
+from vedette.values import Value, to_canonical
+from vedette.watch.aggregates import MAINTAINED
+from vedette.watch.options import WatchOptions, read_options
+
+__all__ = ["AggregateColumn", "WatchForm", "field_value", "read_condition", "read_watch"]
+
+WHOLE: FieldPath = ()
+_ORDER = frozenset({"<", "<=", ">", ">="})
+_TEXT_TESTS = frozenset({"CONTAINS", "STARTS WITH", "ENDS WITH"})
+_NULL = Literal(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateColumn:
+    """`SUM(o.total) AS sum`: over the documents of a group, at the end of a window."""
+
+    column: str
+    name: str
+    """Upper-case."""
+    distinct: bool
+    operand: FieldPath | None
+    """None for COUNT(*) and COUNT(o)."""
+    where: Expression | None
+    whole: bool = False
+    """COUNT(o): a document that changes in whatever way is another one to sliding windows."""
+    limit: int | None = None
+    """Of COLLECT: the most values of a group that are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchForm:
+    """A WATCH that the pipeline answers."""
+
+    collections: tuple[str, ...]
+    """One, or the members of a union."""
+    condition: Expression
+    columns: tuple[tuple[str, FieldPath], ...]
+    """Names of columns and what stands in them: a path as in `shapes`, () for the whole document."""
+    aggregates: tuple[AggregateColumn, ...] = ()
+    """Told at the end of windows; `columns` are the group's key then."""
+    order: tuple[str, ...] = ()
+    """The names of all columns as they were written, where there are aggregates."""
+    options: WatchOptions
+    """Checked. Windows are the pipeline's; `initial`, `ordering`, `buffer` and `on_full` are for whoever delivers."""
+
+    @property
+    def windowed(self) -> bool:
+        return self.options.window.kind != "none"
+
+    @property
+    def collection(self) -> str:
+        return self.collections[0]
+
+    def row(self, key: str, document: Mapping[str, Any], collection: str | None = None) -> dict[str, Any]:
+        """The row that RETURN makes of a document of a collection; without, of the only one."""
+        collection = collection or self.collection
+        return {name: field_value(path, key, document, collection) for name, path in self.columns}
+
+
+_parsed = lru_cache(maxsize=256)(parse_statement)
+"""Thousands subscribe with the same text and parameters of their own."""
+
+
+def read_watch(source: str, params: Mapping[str, Value] | None = None) -> WatchForm:
+    """Raises ParseError for what is no statement, SubscriptionError E6204 for what the pipeline does not answer."""
+    statement = _parsed(source)
+    if not isinstance(statement, Watch):
+        raise _refused("this is no WATCH statement")
+    if statement.actions:
+        raise _refused("ON MATCH DO acts upon the graph")
+    match statement.pattern.elements:
+        case (NodePattern(variable=variable, type=type_),):
+            reader, collections = _Reader(variable, params or {}), _collections(type_)
+        case _:
+            raise _refused("a pattern of several elements")
+    options = _options(statement.options, reader)
+    conditions = [reader.condition(part) for part in (statement.where, options.filter) if part is not None]
+    condition = reduce(partial(Binary, "AND"), conditions) if conditions else Literal(True)
+    aggregates = reader.aggregates(statement.returns)
+    if aggregates and options.window.kind == "none":
+        raise _refused("an aggregate without a window")
+    return WatchForm(
+        collections=collections,
+        condition=Call("holds", (condition,)),
+        columns=reader.columns(statement.returns),
+        aggregates=aggregates,
+        order=reader.names(statement.returns) if aggregates else (),
+        options=options,
+    )
+
+
+def read_condition(condition: Expression, variable: str) -> Expression:
+    """A condition of MEW over one document, without parameters, as a document filter; E6204 as for a watch."""
+    return _Reader(variable, {}).condition(condition)
+
+
+def _collections(type_: TypeExpression | None) -> tuple[str, ...]:
+    match type_:
+        case NamedType(name=name):
+            return (name,)
+        case UnionType(members=members):
+            return tuple(dict.fromkeys(name for member in members for name in _collections(member)))
+    raise _refused("an element without the name of a collection")
+
+
+_ENGINE_ONLY = {
+    "mode": ("consume",),
+    "visibility": ("immediate",),
+    "deliver_on": ("tick",),
+    "delivery": ("reliable",),
+}
+
+
+def _options(given: tuple[WatchOption, ...], reader: _Reader) -> WatchOptions:
+    """What is wrong is E8009, as in the engine; what is right and cannot be kept here is E6204."""
+    options = read_options(given, reader.constant)
+    for name, words in _ENGINE_ONLY.items():
+        if getattr(options, name) in words:
+            raise _refused(f"the option {name}: {getattr(options, name)}")
+    if options.ordering.kind == "attribute":
+        raise _refused("the option ordering: attribute")
+    if options.initial.kind == "since":
+        raise _refused("the option initial: since, which counts the engine's ticks,")
+    return options
+
+
+class _Reader:
+    def __init__(self, variable: str, params: Mapping[str, Value]) -> None:
+        self._variable = variable
+        self._params = params
+
+    def constant(self, node: Expression) -> Any:
+        """The value of an expression without variables: of options, and of parameters."""
+        match node:
+            case Binary(op="*", left=left, right=right):
+                factors = self.constant(left), self.constant(right)
+                if all(isinstance(factor, int | float | timedelta) for factor in factors):
+                    return factors[0] * factors[1]
+                raise _refused("a computed value of an option")
+            case _:
+                operand = self._operand(node)
+        if not isinstance(operand, Literal):
+            raise _refused("a computed value of an option")
+        return operand.value
+
+    # --- conditions
+
+    def condition(self, node: Expression) -> Expression:
+        match node:
+            case Binary(op="AND" | "OR" as op, left=left, right=right):
+                return Binary(op, self.condition(left), self.condition(right))
+            case Unary(op="NOT", operand=operand):
+                return Unary("NOT", self.condition(operand))
+            case Unary(op="IS NULL", operand=operand):
+                return _is_null(self._operand(operand))
+            case Unary(op="IS NOT NULL", operand=operand):
+                return Unary("NOT", _is_null(self._operand(operand)))
+            case Binary(op="=", left=left, right=right):
+                return self._equality(left, right)
+            case Binary(op="!=", left=left, right=right):
+                return Unary("NOT", self._equality(left, right))
+            case Binary(op="IN", left=left, right=ListLiteral(items=items)):
+                return self._membership(left, items)
+            case Binary(op="IN", left=left, right=Parameter() as parameter):
+                given = self.constant(parameter)
+                if not isinstance(given, list):
+                    raise _refused("IN with a parameter that is no list")
+                return self._membership(left, tuple(Literal(item) for item in given))
+            case Binary(op=op, left=left, right=right) if op in _ORDER or op in _TEXT_TESTS:
+                return Binary(op, self._operand(left), self._operand(right))
+        return self._operand(node)
+
+    def _equality(self, left: Expression, right: Expression) -> Expression:
+        one, other = self._operand(left), self._operand(right)
+        if isinstance(one, Literal):
+            one, other = other, one
+        if other == _NULL:
+            return _is_null(one)
+        same = Call("holds", (Binary("==", one, other),))
+        if isinstance(other, Literal):
+            return same
+        both_null = Binary("AND", _is_null(one), _is_null(other))
+        return Binary("OR", same, both_null)
+
+    def _membership(self, left: Expression, items: tuple[Expression, ...]) -> Expression:
+        item = self._operand(left)
+        constants = [self._operand(part) for part in items]
+        if not all(isinstance(constant, Literal) for constant in constants):
+            raise _refused("a list of anything but constants")
+        known = ListLiteral(tuple(constant for constant in constants if constant != _NULL))
+        found: Expression = Call("holds", (Binary("IN", item, known),))
+        return Binary("OR", found, _is_null(item)) if _NULL in constants else found
+
+    def _operand(self, node: Expression) -> Expression:
+        match node:
+            case Literal(value=value):
+                return Literal(value)
+            case Unary(op="-", operand=Literal(value=int() | float() | timedelta() as value)) if (
+                not isinstance(value, bool)
+            ):
+                return Literal(-value)
+            case Parameter(name=name, optional=optional):
+                if name not in self._params and not optional:
+                    raise SubscriptionError("E6204", f"the parameter ${name} is not given")
+                return Literal(to_canonical(self._params.get(name)))
+            case IdReference(name=str() as name):
+                return Literal(name)
+            case Variable(name=name) if name == self._variable:
+                return Variable("id")
+            case Attribute(base=Variable(name=name), name=field) if name == self._variable:
+                return Attribute(Variable("doc"), field)
+            case Attribute(base=base, name=field):
+                return Attribute(self._operand(base), field)
+        raise _refused(f"an expression of the kind {type(node).__name__}")
+
+    # --- projections
+
+    def columns(self, returns: Return | None) -> tuple[tuple[str, FieldPath], ...]:
+        if returns is None:
+            return ((self._variable, WHOLE),)
+        if returns.distinct or returns.order or returns.limit is not None or returns.offset is not None:
+            raise _refused("DISTINCT, ORDER BY, LIMIT and OFFSET")
+        return tuple(
+            (part.alias or column_name(part.expression), self._path(part.expression))
+            if part.expression is not None
+            else (self._variable, WHOLE)
+            for part in returns.projections
+            if not isinstance(part.expression, Aggregate)
+        )
+
+    def names(self, returns: Return | None) -> tuple[str, ...]:
+        parts = returns.projections if returns is not None else ()
+        return tuple(p.alias or column_name(p.expression) for p in parts if p.expression is not None)
+
+    def aggregates(self, returns: Return | None) -> tuple[AggregateColumn, ...]:
+        parts = returns.projections if returns is not None else ()
+        return tuple(
+            self._aggregate(part.alias or column_name(part.expression), part.expression)
+            for part in parts
+            if isinstance(part.expression, Aggregate)
+        )
+
+    def _aggregate(self, column: str, node: Aggregate) -> AggregateColumn:
+        name = node.name.upper()
+        if name not in (*MAINTAINED, "COLLECT"):
+            raise _refused(f"the aggregate {name}")
+        if name == "COLLECT" and not 0 < (node.limit or 0) <= DEFAULT_COLLECT_LIMIT:
+            text = (
+                f"COLLECT over an external collection needs a limit of at most {DEFAULT_COLLECT_LIMIT:,}, since a "
+                "window that cannot be told would be lost: say COLLECT(…)[limit: n]"
+            )
+            raise SubscriptionError("E6204", text)
+        counted = node.operand is None or (name == "COUNT" and node.operand == Variable(self._variable))
+        return AggregateColumn(
+            column=column,
+            name=name,
+            distinct=node.distinct,
+            operand=None if counted or node.operand is None else self._path(node.operand),
+            whole=counted and node.operand is not None,
+            where=self.condition(node.where) if node.where is not None else None,
+            limit=node.limit,
+        )
+
+    def _path(self, node: Expression) -> FieldPath:
+        if node == Variable(self._variable):
+            return WHOLE
+        match self._operand(node):
+            case Variable(name="id"):
+                return ("id",)
+            case Attribute(base=base, name=name):
+                return (*self._prefix(base), name)
+        raise _refused("a constant in RETURN")
+
+    def _prefix(self, node: Expression) -> FieldPath:
+        match node:
+            case Attribute(base=base, name=name):
+                return (*self._prefix(base), name)
+            case Variable(name=name):
+                return (name,)
+        raise _refused("a computed value in RETURN")
+
+
+_ID: FieldPath = ("doc", "id")
+"""Of a document: readers put its key there, unless it has a field of that name."""
+
+
+def _is_null(operand: Expression) -> Expression:
+    return Unary("NOT", Call("holds", (Binary("!=", operand, _NULL),)))
+
+
+def field_value(path: FieldPath, key: str, document: Mapping[str, Any], collection: str) -> Any:
+    """What stands at a path of a document; null where nothing does."""
+    if len(path) == 2 and path != _ID:
+        return document.get(path[1])  # nearly all of them
+    if path == WHOLE:
+        return {"id": key, "_type": collection, **document}
+    if path == ("id",) or (path == _ID and "id" not in document):
+        return key
+    value: Any = document
+    for name in path[1:]:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _refused(what: str) -> SubscriptionError:
+    text = (
+        f"{what} cannot be answered over an external collection: the pipeline sees one document at a time. "
+        "Watch one collection with a condition on its attributes, or bring the data into the graph"
+    )
+    return SubscriptionError("E6204", text)

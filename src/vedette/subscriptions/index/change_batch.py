@@ -1,0 +1,79 @@
+"""Changes of one collection as rows to be looked up: an image before and an image after each make a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vedette.filters.document_filter import Environment
+from vedette.subscriptions.index.columns import Bools, Column, Ints, column_of, extract
+from vedette.subscriptions.shape import FieldPath
+
+__all__ = ["DocumentChange", "ImageRows"]
+
+
+class DocumentChange(NamedTuple):
+    """One change as matching sees it: decoded once, for all shapes."""
+
+    offset: int
+    key: str
+    op: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class ImageRows:
+    """Rows of images; columns are made when a shape first asks for a field."""
+
+    def __init__(self, tenant: str, collection: str, changes: Sequence[DocumentChange]) -> None:
+        self.tenant, self.collection = tenant, collection
+        self.changes = changes
+        count = len(changes)
+        there = np.empty((count, 2), np.bool_)
+        there[:, 0] = [change.before is not None for change in changes]
+        there[:, 1] = [change.after is not None for change in changes]
+        rows = np.flatnonzero(there)
+        self.change: Ints = rows >> 1
+        self.after: Bools = (rows & 1).astype(np.bool_)
+        """Whether the row is the image after the change."""
+        self.subject: Bools = self.after | ~there[self.change, 1]
+        """Whether the row is the one that a filter about the change itself is asked of."""
+        self.offsets: Ints = np.array([change.offset for change in changes], np.int64)[self.change]
+        self._numbers: list[int] = self.change.tolist()
+        self._documents = [image for change in changes for image in change[3:] if image is not None]
+        self._columns: dict[FieldPath, Column] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def field(self, path: FieldPath) -> Column:
+        column = self._columns.get(path)
+        if column is None:
+            column = self._columns[path] = column_of(self._values(path))
+        return column
+
+    def _values(self, path: FieldPath) -> Sequence[Any]:
+        root, *names = path
+        match root:
+            case "doc":
+                return extract(self._documents, names)
+            case "before":
+                return extract([self.changes[n].before for n in self._numbers], names)
+            case "id":
+                return [self.changes[n].key for n in self._numbers]
+            case "op":
+                return [self.changes[n].op for n in self._numbers]
+        return [self.collection] * len(self._numbers)
+
+    def environment(self, row: int) -> Environment:
+        """The same row for the closures."""
+        change = self.changes[self._numbers[row]]
+        return Environment(
+            doc=self._documents[row],
+            id=change.key,
+            collection=self.collection,
+            op=change.op,
+            before=change.before,
+        )

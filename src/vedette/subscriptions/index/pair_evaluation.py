@@ -1,0 +1,118 @@
+"""The trees of shapes over pairs of an image and a subscription: by column code, or pair by pair by the closures."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from vedette.filters.document_filter import DocumentFilter, Outcome, compile_filter
+from vedette.subscriptions.index.change_batch import ImageRows
+from vedette.subscriptions.index.columns import Column, Ints
+from vedette.subscriptions.index.segment import Segment, ShapeRows
+from vedette.subscriptions.index.vectorized_filter import ListColumn, Program, Truth, vectorise
+from vedette.subscriptions.policy_view import ACCEPTED
+from vedette.subscriptions.shape import Constant, FieldPath, bind_tree
+from vedette.subscriptions.spec import shape_of
+
+__all__ = ["CONDITION", "truth_of"]
+
+CONDITION = -1
+"""The tree that a shape is true by; the others, from 0 on, hide its attributes."""
+
+
+def truth_of(
+    segment: Segment, part: ShapeRows, tree: int, images: ImageRows, pairs: Ints, rows: Ints
+) -> Truth:
+    """What a tree of a shape says about images beside rows of that shape, counted from its first."""
+    program = _program(part.form, tree)
+    if program is not None:
+        return program(_SegmentPairs(segment, part, images, pairs, rows))
+    return _by_closures(segment, part, tree, images, pairs, rows)
+
+
+def _tree(form: bytes, tree: int) -> Any:
+    """The condition of a shape, or one of those that hide an attribute."""
+    shape = shape_of(form)
+    return shape.tree if tree == CONDITION else shape.hidden[tree][1]
+
+
+@lru_cache(maxsize=4096)
+def _program(form: bytes, tree: int) -> Program | None:
+    return vectorise(_tree(form, tree))
+
+
+class _SegmentPairs:
+    """Images beside rows of one shape; columns are gathered once."""
+
+    def __init__(self, segment: Segment, part: ShapeRows, images: ImageRows, pairs: Ints, rows: Ints) -> None:
+        self._segment, self._part, self._images = segment, part, images
+        self._pairs, self._rows = pairs, rows
+        self._fields: dict[FieldPath, Column] = {}
+        self.size = len(rows)
+
+    def field(self, path: FieldPath) -> Column:
+        column = self._fields.get(path)
+        if column is None:
+            column = self._fields[path] = self._images.field(path).take(self._pairs)
+        return column
+
+    def constant(self, index: int) -> Column:
+        return self._segment.constant(self._part.place, index).take(self._rows)
+
+    def list(self, index: int) -> ListColumn:
+        starts = self._segment.list_starts(self._part.place, index)
+        counts = starts[self._rows + 1] - starts[self._rows]
+        owners = np.repeat(np.arange(self.size), counts)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.repeat(starts[self._rows], counts) + within
+        return ListColumn(self._segment.constant(self._part.place, index).take(places), owners)
+
+
+def _by_closures(
+    segment: Segment, part: ShapeRows, tree: int, images: ImageRows, pairs: Ints, rows: Ints
+) -> Truth:
+    """Pair by pair, for filters that no column code is made of."""
+    true, fault = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    for place, (image, row) in enumerate(zip(pairs.tolist(), rows.tolist(), strict=True)):
+        closure = _closure(part.form, tree, _Constants(segment, part, row))
+        outcome = closure.outcome(images.environment(image))
+        true[place] = outcome is Outcome.MATCH
+        fault[place] = outcome is Outcome.FAILED
+    return Truth(true, fault)
+
+
+class _Constants:
+    """The constants of one row, told apart by where they stand, so that a compiled filter is found again."""
+
+    __slots__ = ("_part", "_segment", "_where")
+
+    def __init__(self, segment: Segment, part: ShapeRows, row: int) -> None:
+        self._segment, self._part = ref(segment), part  # whoever remembers this keeps no segment mapped
+        self._where = (segment.serial, part.place, row)
+
+    def __hash__(self) -> int:
+        return hash(self._where)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Constants) and self._where == other._where
+
+    def values(self) -> tuple[Constant, ...]:
+        segment = self._segment()
+        assert segment is not None, "it is being asked about"
+        return tuple(self._value(segment, index) for index in range(self._part.shape.constants))
+
+    def _value(self, segment: Segment, index: int) -> Constant:
+        _, place, row = self._where
+        column = segment.constant(place, index)
+        if not segment.is_list(place, index):
+            return column.value(row)
+        starts = segment.list_starts(place, index)
+        return [column.value(item) for item in range(starts[row], starts[row + 1])]
+
+
+@lru_cache(maxsize=10_000)
+def _closure(form: bytes, tree: int, constants: _Constants) -> DocumentFilter:
+    return compile_filter(bind_tree(_tree(form, tree), constants.values()), limits=ACCEPTED)

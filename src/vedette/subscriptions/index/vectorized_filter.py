@@ -1,0 +1,177 @@
+"""The shape of a filter as column code: one call answers for a million pairs of a document and a subscription.
+
+The meaning is that of vedette.filters.evaluator, node by node: an operation that has no result is a *fault*,
+AND and OR absorb faults, `holds` makes them false, and a filter that ends in a fault does not match. A property test
+holds the two against each other. What has no column code here (arithmetic, text functions, `contains`: all that is
+metered) is evaluated by the closures, pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from vedette.language.syntax.expressions import Attribute, Binary, Call, Conditional, Unary
+from vedette.subscriptions.index.columns import BOOL, MISSING, NO_BASE, Bools, Column, equal, ordered
+from vedette.subscriptions.shape import FieldPath, ListSlot, Slot, as_path
+
+__all__ = ["ListColumn", "Pairs", "Program", "Truth", "vectorise"]
+
+
+class Truth(NamedTuple):
+    """Per pair: true, or a fault, or, when neither, false."""
+
+    true: Bools
+    fault: Bools
+
+    @property
+    def false(self) -> Bools:
+        return ~(self.true | self.fault)
+
+
+class ListColumn(NamedTuple):
+    """Lists of scalars, one per pair, laid end to end."""
+
+    items: Column
+    pairs: Any
+    """For each item, the pair that it belongs to."""
+
+
+class Pairs(Protocol):
+    """Documents beside constants, row by row."""
+
+    @property
+    def size(self) -> int: ...
+    def field(self, path: FieldPath) -> Column: ...
+    def constant(self, index: int) -> Column: ...
+    def list(self, index: int) -> ListColumn: ...
+
+
+Program: TypeAlias = Callable[[Pairs], Truth]
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+def vectorise(tree: Any) -> Program | None:
+    """The column code of a tree with slots for constants; None when some part of it has none."""
+    try:
+        return _program(tree)
+    except _NoColumnCode:
+        return None
+
+
+class _NoColumnCode(Exception):
+    pass
+
+
+def _program(node: Any) -> Program:
+    match node:
+        case Slot(index=index):
+            return lambda pairs: _truth_of(pairs.constant(index))
+        case Unary(op="NOT", operand=operand):
+            return _negated(_program(operand))
+        case Binary(op="AND", left=left, right=right):
+            return _both(_program(left), _program(right))
+        case Binary(op="OR", left=left, right=right):
+            return _negated(_both(_negated(_program(left)), _negated(_program(right))))
+        case Binary(op="IN", left=left, right=ListSlot(index=index)):
+            return _member(_path(left), index)
+        case Binary(op=op, left=left, right=Slot(index=index)) if op in _FLIPPED:
+            return _comparison(op, _path(left), index)
+        case Binary(op=op, left=Slot(index=index), right=right) if op in _FLIPPED:
+            return _comparison(_FLIPPED[op], _path(right), index)
+        case Call(name="holds", arguments=(condition,)):
+            return _holds(_program(condition))
+        case Call(name="has", arguments=(Attribute() as field,)):
+            return _presence(_path(field))
+        case Conditional(test=test, then=then, otherwise=otherwise):
+            return _choice(_program(test), _program(then), _program(otherwise))
+    path = _path(node)
+    return lambda pairs: _truth_of(pairs.field(path))
+
+
+def _path(node: Any) -> FieldPath:
+    path = as_path(node)
+    if path is None:
+        raise _NoColumnCode
+    return path
+
+
+# --- leaves -----------------------------------------------------------------------------------------------------
+
+
+def _truth_of(column: Column) -> Truth:
+    """A value where a condition is expected: only a Boolean is one."""
+    flags = column.kinds == BOOL
+    return Truth(flags & (column.bits == 1), ~flags)
+
+
+def _comparison(op: str, path: FieldPath, index: int) -> Program:
+    def compare(pairs: Pairs) -> Truth:
+        values, constants = pairs.field(path), pairs.constant(index)
+        missing = values.kinds <= MISSING
+        if op in ("==", "!="):
+            same = equal(values, constants)
+            return Truth((same if op == "==" else ~same) & ~missing, missing)
+        true, unordered = ordered(op, values, constants)
+        return Truth(true, unordered)
+
+    return compare
+
+
+def _member(path: FieldPath, index: int) -> Program:
+    def member(pairs: Pairs) -> Truth:
+        values, (items, owners) = pairs.field(path), pairs.list(index)
+        found = np.zeros(pairs.size, np.bool_)
+        found[owners[equal(values.take(owners), items)]] = True
+        missing = values.kinds <= MISSING
+        return Truth(found & ~missing, missing)
+
+    return member
+
+
+def _presence(path: FieldPath) -> Program:
+    def present(pairs: Pairs) -> Truth:
+        kinds = pairs.field(path).kinds
+        return Truth(kinds > MISSING, kinds == NO_BASE)
+
+    return present
+
+
+# --- logic ------------------------------------------------------------------------------------------------------
+
+
+def _both(left: Program, right: Program) -> Program:
+    def both(pairs: Pairs) -> Truth:
+        one, other = left(pairs), right(pairs)
+        true = one.true & other.true
+        return Truth(true, ~(true | one.false | other.false))
+
+    return both
+
+
+def _negated(operand: Program) -> Program:
+    def negated(pairs: Pairs) -> Truth:
+        truth = operand(pairs)
+        return Truth(truth.false, truth.fault)
+
+    return negated
+
+
+def _holds(condition: Program) -> Program:
+    def holds(pairs: Pairs) -> Truth:
+        true = condition(pairs).true
+        return Truth(true, np.zeros_like(true))
+
+    return holds
+
+
+def _choice(test: Program, then: Program, otherwise: Program) -> Program:
+    def choose(pairs: Pairs) -> Truth:
+        tested, one, other = test(pairs), then(pairs), otherwise(pairs)
+        true = (tested.true & one.true) | (tested.false & other.true)
+        fault = tested.fault | (tested.true & one.fault) | (tested.false & other.fault)
+        return Truth(true, fault)
+
+    return choose

@@ -1,0 +1,5 @@
+"""The registry of subscriptions."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

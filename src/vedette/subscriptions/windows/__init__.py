@@ -1,0 +1,5 @@
+"""Windowed subscriptions."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,97 @@
+"""Which subscriptions of a version of the index have windows: all that ends windows and begins them needs to know."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from vedette.subscriptions.collection_watch import WatchForm
+from vedette.subscriptions.index.segment import Segment, ShapeRows
+from vedette.subscriptions.index.versions import open_version
+from vedette.subscriptions.spec import Form, watch_of
+
+__all__ = ["WindowedSubscription", "watch_form", "windowed_subscriptions"]
+
+
+class WindowedSubscription(NamedTuple):
+    number: int
+    gateway: int
+    tenant: str
+    collection: str
+    form: str
+    """An example of its shape, in JSON: the window and the aggregates are in it, its own constants are not."""
+    created: datetime
+    """When its windows begin."""
+    boundary: int
+    added: int
+    union: str
+    leader: int
+    """The number by which its windows are told: its own, or the least of those that make one watch with it."""
+
+    @property
+    def watch(self) -> WatchForm:
+        return watch_form(self.form)
+
+
+@lru_cache(maxsize=1024)
+def watch_form(form: str) -> WatchForm:
+    """The watch of a form that is known to be one."""
+    watch = watch_of(msgspec.json.decode(form, type=Form))
+    assert watch is not None, "a windowed subscription is a WATCH"
+    return watch
+
+
+@lru_cache(maxsize=8)
+def windowed_subscriptions(folder: Path, version: int) -> dict[int, WindowedSubscription]:
+    """By number. Opens only collections that have some; most versions have none, and cost nothing."""
+    index = open_version(folder, version)
+    found: dict[int, WindowedSubscription] = {}
+    for tenant, held in index.manifest.collections.items():
+        for collection, files in held.items():
+            if not any(segment.windowed for segment in files.segments):
+                continue
+            segments, ended = index.collection(tenant, collection)
+            for segment in segments:
+                for part in segment.shapes:
+                    if part.shape.window:
+                        found |= _of(segment, part, tenant, collection)
+            for number in ended.tolist():
+                found.pop(number, None)
+    return _led(found)
+
+
+def _led(found: dict[int, WindowedSubscription]) -> dict[int, WindowedSubscription]:
+    leaders: dict[tuple[int, str], int] = {}
+    for number in sorted(found):
+        each = found[number]
+        if each.union:
+            leader = leaders.setdefault((each.gateway, each.union), number)
+            found[number] = each._replace(leader=leader)
+    return found
+
+
+def _of(segment: Segment, part: ShapeRows, tenant: str, collection: str) -> dict[int, WindowedSubscription]:
+    later = segment.shape_starts[segment.shape_starts > part.start]
+    end = int(later.min()) if len(later) else len(segment)
+    created, union = (segment.constant(part.place, part.shape.constants - back) for back in (2, 1))
+    found = {}
+    for row in np.arange(part.start, end).tolist():
+        number = int(segment.numbers[row])
+        found[number] = WindowedSubscription(
+            number,
+            int(segment.gateways[row]),
+            tenant,
+            collection,
+            part.form.decode(),
+            created.value(row - part.start),
+            int(segment.boundaries[row]),
+            int(segment.added[row]),
+            union.value(row - part.start),
+            number,
+        )
+    return found

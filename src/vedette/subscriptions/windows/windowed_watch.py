@@ -1,0 +1,335 @@
+"""Windows of a WATCH over a collection, by the time of the source: the same meaning as in the engine (surface.md).
+
+Changes go in as they come, a watermark says that nothing older is to be expected, and what a window has to tell comes
+out. When windows end and what they hold is decided by `vedette.watch.windows`, what aggregates are by
+`vedette.watch.aggregates`: what the engine does by its clock at a commit is done here by the times of changes.
+
+    time        of a change is the source's, but not before the one before it in its partition (order is never turned
+                round), nor after the moment it was written down (a clock that is ahead)
+    watermark   ends windows; changes of later windows wait until theirs is over
+    late        is a change of a window that has ended: it is counted, and belongs to the next
+
+Snapshots: an aggregating watch begins with the documents of a snapshot; changes up to its offset are in it already and
+only tell a sliding window that something happened.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from vedette.filters.document_filter import DocumentFilter, Environment, compile_filter
+from vedette.language.syntax.expressions import Call, Expression
+from vedette.subscriptions.collection_watch import AggregateColumn, WatchForm, field_value
+from vedette.subscriptions.windows.hashable_values import hashable, milliseconds, summed, unwrapped
+from vedette.values import timestamp_from_ms, timestamp_to_ms
+from vedette.watch.aggregates import Contribution, Groups
+from vedette.watch.delta import ADDED, CHANGED, REMOVED, Delta, same
+from vedette.watch.windows import WindowState
+
+__all__ = ["Document", "WindowChange", "WindowEvent", "WindowedWatch", "windows_due"]
+
+Document = Mapping[str, Any]
+
+
+class WindowChange(NamedTuple):
+    """A change of one document as a windowed watch sees it: an image where the watch's condition holds, else None."""
+
+    offset: int
+    partition: int
+    time_ms: int
+    appended_ms: int
+    collection: str
+    key: str
+    before: Document | None
+    after: Document | None
+
+
+class WindowEvent(NamedTuple):
+    """What a window end tells. `position` counts them, for each watch, from 1."""
+
+    position: int
+    type: str
+    start: datetime
+    end: datetime
+    match: dict[str, Any] | None = None
+    prev: dict[str, Any] | None = None
+    matches: list[dict[str, Any]] | None = None
+    events: list[dict[str, Any]] | None = None
+    dropped: int = 0
+    """Events of the window that were more than it holds."""
+
+
+MOST_EVENTS = 100_000
+"""That a window without aggregates holds: one over a busy collection must not fill the memory of the workers."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """All that is kept between batches."""
+
+    window: WindowState
+    calls: tuple[_Kind, ...]
+    groups: Groups
+    joined: dict[str, int] = field(default_factory=dict)
+    """By collection: the offset of its snapshot."""
+    pending: list[tuple[datetime, int, WindowChange]] = field(default_factory=list)
+    """Changes of windows that have not ended, by time and offset."""
+    latest: dict[int, datetime] = field(default_factory=dict)
+    """By partition: the time of its last change."""
+    touched: dict[tuple[str, str], Contribution] = field(default_factory=dict)
+    """Sliding aggregates: what was added or changed lately, by collection and key."""
+    told: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    """The groups of the last window."""
+    position: int = 0
+    late: int = 0
+    kept: int = 0
+    """Without aggregates: events that the last window told, and a sliding one may tell again."""
+    dropped: int = 0
+    """Without aggregates: those since the last window end that were too many."""
+
+
+class _Kind(NamedTuple):
+    name: str
+    distinct: bool
+    limit: int | None = None
+
+
+class WindowedWatch:
+    """One subscription. `held` is its state, which outlives this object; everything else is made anew."""
+
+    def __init__(self, form: WatchForm, created: datetime, held: _Held | None = None) -> None:
+        self._form = form
+        self._sliding = form.options.window.kind == "sliding"
+        if held is None:
+            calls = _calls(form.aggregates)
+            held = _Held(WindowState(form.options.window, created), calls, Groups(calls))
+        self.held = held
+
+    @property
+    def late(self) -> int:
+        return self.held.late
+
+    # --- in
+
+    def begin(self, collection: str, offset: int, documents: Iterable[tuple[str, Document]]) -> None:
+        """The documents (key, image) of a collection that match, at an offset of the journal."""
+        self.held.joined[collection] = offset
+        for key, document in documents:
+            self.held.groups.change(self._contribution(collection, key, document), 1)
+
+    def take(self, change: WindowChange) -> None:
+        held, window = self.held, self.held.window
+        moment = timestamp_from_ms(min(change.time_ms, change.appended_ms))
+        moment = max(moment, held.latest.get(change.partition, moment))
+        held.latest[change.partition] = moment
+        opened = window.end - window.window.interval
+        if moment < opened:
+            held.late += 1
+            moment = opened
+        if self._form.aggregates and not self._sliding and moment < window.end:
+            self._aggregate(change, moment)  # which only asks what is there at the end
+        elif not self._form.aggregates and len(held.pending) + held.kept >= MOST_EVENTS:
+            held.dropped += 1
+        else:
+            insort(held.pending, (moment, change.offset, change), key=lambda each: each[:2])
+
+    # --- out
+
+    def advance(self, watermark: datetime) -> list[WindowEvent]:
+        """End the windows that are over."""
+        found: list[WindowEvent] = []
+        while self.held.window.end <= watermark:
+            self._apply(self.held.window.end)
+            found += self._grouped() if self._form.aggregates else self._collected()
+        return found
+
+    def _apply(self, end: datetime) -> None:
+        """Changes of before the window's end, in order."""
+        held = self.held
+        count = 0
+        for moment, _, change in held.pending:
+            if moment >= end:
+                break
+            count += 1
+            if self._form.aggregates:
+                self._aggregate(change, moment)
+            else:
+                self._collect(change, moment)
+        del held.pending[:count]
+
+    def _collect(self, change: WindowChange, moment: datetime) -> None:
+        before, after = (
+            self._form.row(change.key, image, change.collection) if image is not None else None
+            for image in (change.before, change.after)
+        )
+        if before is None and after is not None:
+            delta = Delta(ADDED, after, None, (change.collection, change.key))
+        elif after is None:
+            delta = Delta(REMOVED, before, None, (change.collection, change.key))
+        elif same(before, after):
+            return
+        else:
+            delta = Delta(CHANGED, after, before, (change.collection, change.key))
+        self.held.window.collect(delta, change.offset, moment)
+
+    def _aggregate(self, change: WindowChange, moment: datetime) -> None:
+        held = self.held
+        for image, times in ((change.before, -1), (change.after, 1)):
+            if image is not None and change.offset > held.joined.get(change.collection, -1):
+                held.groups.change(self._contribution(change.collection, change.key, image), times)
+        if not self._sliding:
+            return
+        name = change.collection, change.key
+        if change.after is None:
+            held.touched.pop(name, None)
+        elif change.before is None or self._taken(*name, change.before) != self._taken(*name, change.after):
+            held.touched[name] = self._contribution(*name, change.after)
+            held.window.touch(name, moment)
+
+    def _collected(self) -> list[WindowEvent]:
+        held = self.held
+        start, end, entries = held.window.close()
+        held.kept = len(entries) if self._sliding else 0
+        if not entries:
+            return []
+        events = [
+            {
+                "type": delta.type,
+                "match": delta.match,
+                **({"prev": delta.prev} if delta.prev is not None else {}),
+            }
+            for _, delta in entries
+        ]
+        dropped, held.dropped = held.dropped, 0
+        return [WindowEvent(self._next(), "window", start, end, events=events, dropped=dropped)]
+
+    def _grouped(self) -> list[WindowEvent]:
+        """Every group is told at every window end; the first time all of them as `initial`."""
+        held, window = self.held, self.held.window
+        groups = held.groups
+        if self._sliding:
+            recent = window.recent()
+            held.touched = {key: part for key, part in held.touched.items() if key in recent}
+            groups = Groups(held.calls)
+            for part in held.touched.values():
+                groups.change(part, 1)
+        start, end, _ = window.close()
+        new, old = self._rows(groups), held.told
+        held.told = new
+        if window.first:
+            window.first = False
+            return [WindowEvent(self._next(), "initial", start, end, matches=list(new.values()))]
+        found = [
+            WindowEvent(self._next(), CHANGED, start, end, match=row, prev=old[identity])
+            if identity in old
+            else WindowEvent(self._next(), ADDED, start, end, match=row)
+            for identity, row in new.items()
+        ]
+        gone = [row for identity, row in old.items() if identity not in new]
+        return found + [WindowEvent(self._next(), REMOVED, start, end, match=row) for row in gone]
+
+    def _rows(self, groups: Groups) -> dict[Any, dict[str, Any]]:
+        identities = groups.identities() or ([()] if not self._form.columns else [])
+        rows = {}
+        for identity in identities:
+            found = groups.results(identity)
+            if found is None:
+                continue
+            keys = dict(zip((name for name, _ in self._form.columns), map(unwrapped, found[0]), strict=True))
+            values = _values(self._form.aggregates, found[1])
+            rows[identity] = {
+                name: values[name] if name in values else keys[name] for name in self._form.order
+            }
+        return rows
+
+    def _next(self) -> int:
+        self.held.position += 1
+        return self.held.position
+
+    # --- aggregates
+
+    def _taken(self, collection: str, key: str, document: Document) -> tuple[Contribution, list[Document]]:
+        """What groups and aggregates take from a document: one that looks the same to them has not changed."""
+        parts = self._contribution(collection, key, document)
+        whole = [
+            document
+            for column in self._form.aggregates
+            if column.whole and _part(column, collection, key, document)[0]
+        ]
+        return parts, whole
+
+    def _contribution(self, collection: str, key: str, document: Document) -> Contribution:
+        row = self._form.row(key, document, collection)
+        parts: list[tuple[bool, Any]] = []
+        for column in self._form.aggregates:
+            parts += _parts(column, collection, key, document)
+        return tuple(map(hashable, row.values())), parts
+
+
+def _calls(aggregates: Sequence[AggregateColumn]) -> tuple[_Kind, ...]:
+    """What is kept of a group: of SUM and AVG two, one for numbers and one for durations."""
+    found: list[_Kind] = []
+    for column in aggregates:
+        found += [_Kind(column.name, column.distinct, column.limit)] * (2 if column.name in _SUMS else 1)
+    return tuple(found)
+
+
+def _values(aggregates: Sequence[AggregateColumn], results: Iterable[Any]) -> dict[str, Any]:
+    """By column, what was kept by `_calls`."""
+    left = iter(results)
+    return {
+        column.column: summed(next(left), next(left)) if column.name in _SUMS else unwrapped(next(left))
+        for column in aggregates
+    }
+
+
+def _parts(column: AggregateColumn, collection: str, key: str, document: Document) -> list[tuple[bool, Any]]:
+    counts, value = _part(column, collection, key, document)
+    if column.name not in _SUMS:
+        return [(counts, value)]
+    duration = milliseconds(value)
+    return [(counts and duration is None, value), (counts and duration is not None, duration)]
+
+
+def _part(column: AggregateColumn, collection: str, key: str, document: Document) -> tuple[bool, Any]:
+    """Whether a document counts for an aggregate, and its value."""
+    if column.where is not None:
+        environment = Environment(doc=document, id=key, collection=collection)
+        if not _compiled(column.where).matches(environment):
+            return False, None
+    if column.operand is None:
+        return True, None
+    value = field_value(column.operand, key, document, collection)
+    if column.name == "COLLECT":  # keeps nulls, too
+        return True, ((collection, key), hashable(value))
+    return value is not None and _fits(column.name, value), hashable(value)
+
+
+_SUMS = ("SUM", "AVG")
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Documents hold anything: what cannot be summed or ordered with the others is passed over, as null is."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if name in _SUMS:
+        return number or isinstance(value, timedelta)
+    return name == "COUNT" or number
+
+
+@cache
+def _compiled(condition: Expression) -> DocumentFilter:
+    return compile_filter(Call("holds", (condition,)))
+
+
+def windows_due(form: WatchForm, created: datetime, before_ms: int, now_ms: int) -> bool:
+    """Whether a window ends when the watermark goes from one moment to the other."""
+    interval = form.options.window.interval // timedelta(milliseconds=1) or 1
+    begin = timestamp_to_ms(created)
+    return (now_ms - begin) // interval > max(
+        0, (before_ms - begin) // interval
+    ) and now_ms >= begin + interval

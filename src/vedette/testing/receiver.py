@@ -1,0 +1,122 @@
+"""A gateway's end of the ingest link inside a test: takes deliveries, remembers them, fails when it is told to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from threading import Condition, Thread
+
+from vedette.clock import SystemClock
+from vedette.errors import PipelineError
+from vedette.transport.ingest_messages import (
+    Accepted,
+    Complete,
+    Deliver,
+    DeliveredChange,
+    FrameReader,
+    Hello,
+    Refused,
+    Status,
+    Welcome,
+    WindowTold,
+    encode_frame,
+)
+
+__all__ = ["IngestReceiver"]
+
+
+class IngestReceiver:
+    """Listens on a Unix socket. `changes` are all that came, repeats included; `unique` without them."""
+
+    def __init__(self, path: Path, *, secret: str = "") -> None:
+        self.address = str(path)
+        self.changes: list[DeliveredChange] = []
+        self.windows: list[WindowTold] = []
+        self.completed: list[Complete] = []
+        self.statuses: list[Status] = []
+        self.senders: list[str] = []
+        """Who has connected, as they call themselves."""
+        self.accepting = True
+        """While false, deliveries are read and neither kept nor accepted, and the link is closed."""
+        self.on_changes: Callable[[list[DeliveredChange]], object] | None = None
+        """Called with what arrives, before it is accepted."""
+        self._secret = secret
+        self._bell = Condition()
+        self._open: list[socket.socket] = []
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        Thread(target=self._listen, daemon=True).start()
+
+    @property
+    def unique(self) -> dict[tuple[int, int, int], DeliveredChange]:
+        """By (partition, epoch, seq), without those that were told again for later subscriptions."""
+        with self._bell:
+            return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.again}
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+        """Wait until the condition holds after some delivery; false when the time is over."""
+        clock = SystemClock()
+        end = clock.monotonic() + seconds
+        with self._bell:
+            while not condition():
+                left = end - clock.monotonic()
+                if left <= 0:
+                    return False
+                self._bell.wait(min(left, 0.2))
+        return True
+
+    def close(self) -> None:
+        self._listener.close()
+        for link in self._open:
+            link.close()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                link, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(link)
+            Thread(target=self._serve, args=(link,), daemon=True).start()
+
+    def _serve(self, link: socket.socket) -> None:
+        reader = FrameReader()
+        try:
+            while data := link.recv(65_536):
+                for frame in reader.feed(data):
+                    match frame:
+                        case Hello():
+                            self._welcome(link, frame)
+                        case Deliver(number=number, changes=changes, windows=windows):
+                            self._note(lambda windows=windows: self.windows.extend(windows))  # type: ignore[misc]
+                            self._take(link, number, changes)
+                        case Complete():
+                            self._note(lambda frame=frame: self.completed.append(frame))  # type: ignore[misc]
+                        case Status():
+                            self._note(lambda frame=frame: self.statuses.append(frame))  # type: ignore[misc]
+        except (OSError, PipelineError):
+            pass
+        finally:
+            link.close()
+
+    def _welcome(self, link: socket.socket, hello: Hello) -> None:
+        if hello.secret != self._secret:
+            link.sendall(encode_frame(Refused(reason="the secret is wrong")))
+            raise OSError
+        self.senders.append(hello.sender)
+        link.sendall(encode_frame(Welcome(gateway="test")))
+
+    def _take(self, link: socket.socket, number: int, changes: list[DeliveredChange]) -> None:
+        if not self.accepting:
+            raise OSError
+        if self.on_changes is not None:
+            self.on_changes(changes)
+        self._note(lambda: self.changes.extend(changes))
+        link.sendall(encode_frame(Accepted(number=number)))
+
+    def _note(self, action: Callable[[], object]) -> None:
+        with self._bell:
+            action()
+            self._bell.notify_all()

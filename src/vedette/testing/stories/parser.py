@@ -1,0 +1,389 @@
+"""The text of stories ▸ records."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from vedette.testing.stories.steps import (
+    Attach,
+    Called,
+    Confirm,
+    Errors,
+    Limit,
+    Lose,
+    WatchStep,
+    read_reactor,
+    read_told,
+)
+
+__all__ = [
+    "Advance",
+    "Close",
+    "Define",
+    "Expected",
+    "Open",
+    "Reopen",
+    "Say",
+    "Step",
+    "Story",
+    "StoryFormatError",
+    "read_stories",
+]
+
+COUNTS = ("created", "modified", "deleted", "linked", "unlinked")
+_HEAD = re.compile(r"^=== (?P<rules>[^|]+)\|\s*(?P<title>.+)$")
+_STATEMENT = re.compile(r"^(?P<session>\w*)(?P<script>>>?) (?P<text>.*)$")
+_COUNT = re.compile(r"^(created|modified|deleted|linked|unlinked) \d+")
+_SPAN = re.compile(r"^(?P<amount>[\d.]+)(?P<unit>ms|s|m|h|d)$")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class StoryFormatError(Exception):
+    """A file of stories that cannot be read."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Expected:
+    """What must come of a step; None is not looked at."""
+
+    rows: list[str] | None = None
+    count: int | None = None
+    columns: str | None = None
+    counts: dict[str, int] | None = None
+    warnings: list[str] = field(default_factory=list)
+    quiet: bool = False
+    """No warning at all."""
+    code: str | None = None
+    words: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    """Words that the error must not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Say:
+    """A statement or a script, in a session, with parameters."""
+
+    line: int
+    session: str
+    text: str
+    script: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    expected: Expected = field(default_factory=Expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Define:
+    line: int
+    text: str
+    expected: Expected = field(default_factory=Expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    """A session for an actor; `actor` is a binding of any session."""
+
+    line: int
+    session: str
+    actor: str
+    expected: Expected = field(default_factory=Expected)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    line: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    line: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reopen:
+    line: int
+
+
+Step: TypeAlias = Say | Define | Open | Close | Advance | Reopen | WatchStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    file: str
+    line: int
+    rules: tuple[str, ...]
+    title: str
+    settings: Mapping[str, Any]
+    steps: tuple[Step, ...]
+    watches: str | None = None
+    """How much its watches look at: `one element` each, which every host can do, or `several elements`."""
+    pending: str | None = None
+    """The feature that it waits for; such a story is expected to fail."""
+
+    @property
+    def needs_keeping(self) -> bool:
+        """Whether it only makes sense where the data outlives the process."""
+        return any(isinstance(step, Reopen) for step in self.steps)
+
+    def __str__(self) -> str:
+        return f"{','.join(self.rules)} {self.title}"
+
+
+def read_stories(text: str, file: str = "") -> list[Story]:
+    """Every story of a text."""
+    return _Reader(text, file).read()
+
+
+class _Reader:
+    """Goes through the lines once; a story is closed by the next one's head."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self._file = file
+        self._lines = text.splitlines()
+        self._at = 0
+        self._ontologies: dict[str, str] = {}
+        self._stories: list[Story] = []
+        self._steps: list[Step] = []
+        self._settings: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
+        self._facts: dict[str, str] = {}
+        self._commands: dict[str, Callable[[str], None]] = {
+            ".ontology": self._ontology,
+            ".given": self._given,
+            ".define": self._define,
+            ".settings": self._read_settings,
+            ".session": self._session,
+            ".close": lambda rest: self._steps.append(Close(line=self._at, session=rest)),
+            ".with": self._with,
+            ".advance": lambda rest: self._steps.append(Advance(line=self._at, seconds=self._seconds(rest))),
+            ".reopen": lambda rest: self._steps.append(Reopen(line=self._at)),
+            ".watches": self._watches,
+            ".pending": lambda rest: self._facts.update(pending=rest),
+            ".told": self._told,
+            ".errors": self._errors,
+            ".attach": self._attach,
+            ".confirm": lambda rest: self._steps.append(Confirm(line=self._at, watch=rest)),
+            ".called": self._called,
+            ".lose": lambda rest: self._steps.append(Lose(line=self._at, session=rest)),
+            ".limits": self._limits,
+            ".reactor": self._reactor,
+        }
+
+    def read(self) -> list[Story]:
+        head: tuple[int, tuple[str, ...], str] | None = None
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            self._at += 1
+            if not line.strip() or line.startswith("--"):
+                continue
+            if line.startswith("==="):
+                self._finish(head)
+                head = self._head(line)
+            else:
+                self._read_line(line)
+        self._finish(head)
+        return self._stories
+
+    def _head(self, line: str) -> tuple[int, tuple[str, ...], str]:
+        found = _HEAD.match(line)
+        if found is None:
+            raise self._wrong("a story begins with `=== rules | title`")
+        return self._at, tuple(rule.strip() for rule in found["rules"].split(",")), found["title"].strip()
+
+    def _finish(self, head: tuple[int, tuple[str, ...], str] | None) -> None:
+        if head is not None:
+            line, rules, title = head
+            self._stories.append(
+                Story(
+                    file=self._file,
+                    line=line,
+                    rules=rules,
+                    title=title,
+                    settings=self._settings,
+                    steps=tuple(self._steps),
+                    **self._facts,
+                )
+            )
+        self._steps, self._settings, self._parameters, self._facts = [], {}, {}, {}
+
+    def _read_line(self, line: str) -> None:
+        at = self._at
+        statement = _STATEMENT.match(line)
+        if statement is not None:
+            text = "\n".join([statement["text"], *self._block()])
+            self._steps.append(
+                Say(
+                    line=at,
+                    session=statement["session"],
+                    text=text,
+                    script=statement["script"] == ">>",
+                    parameters=self._parameters,
+                    expected=self._expected(),
+                )
+            )
+            self._parameters = {}
+            return
+        command, _, rest = line.partition(" ")
+        if command not in self._commands:
+            raise self._wrong(f"neither a statement nor a command nor an answer: {line}")
+        self._commands[command](rest.strip())
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    def _ontology(self, rest: str) -> None:
+        self._ontologies[rest] = "\n".join(self._block())
+
+    def _given(self, rest: str) -> None:
+        if rest not in self._ontologies:
+            raise self._wrong(f"no ontology '{rest}' in this file")
+        self._steps.append(Define(line=self._at, text=self._ontologies[rest]))
+
+    def _define(self, rest: str) -> None:
+        line = self._at
+        text = "\n".join([rest, *self._block()]) if rest else "\n".join(self._block())
+        self._steps.append(Define(line=line, text=text, expected=self._expected()))
+
+    def _read_settings(self, rest: str) -> None:
+        self._settings.update(tomllib.loads(rest))
+
+    def _session(self, rest: str) -> None:
+        name, word, actor = (*rest.split(), "", "", "")[:3]
+        if word != "as":
+            raise self._wrong("write `.session name as #binding`")
+        self._steps.append(
+            Open(line=self._at, session=name, actor=actor.removeprefix("#"), expected=self._expected())
+        )
+
+    def _with(self, rest: str) -> None:
+        self._parameters = json.loads(rest)
+
+    # --- watches ----------------------------------------------------------------------------------------------
+
+    def _watches(self, rest: str) -> None:
+        if rest not in ("one element", "several elements"):
+            raise self._wrong("write `.watches one element` or `.watches several elements`")
+        self._facts["watches"] = rest
+
+    def _told(self, rest: str) -> None:
+        line = self._at
+        try:
+            self._steps.append(read_told(line, rest, self._answers()))
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
+
+    def _errors(self, rest: str) -> None:
+        line, records = self._at, self._answers()
+        if not records:
+            raise self._wrong("below `.errors` stands a line `E8005 words` for each record, or (nothing)")
+        known = () if records == ["(nothing)"] else tuple(records)
+        self._steps.append(Errors(line=line, watch=rest, records=known))
+
+    def _attach(self, rest: str) -> None:
+        """`.attach board`, `.attach #board by ann`: by name, by handle."""
+        line, (watch, _, session) = self._at, (*rest.split(), "", "")[:3]
+        self._steps.append(
+            Attach(
+                line=line,
+                watch=watch.removeprefix("#"),
+                session=session,
+                by_handle=watch.startswith("#"),
+                expected=self._expected(),
+            )
+        )
+
+    def _called(self, rest: str) -> None:
+        self._steps.append(Called(line=self._at, names=tuple(rest.split(", "))))
+
+    def _limits(self, rest: str) -> None:
+        try:
+            session, own, total = rest.split()
+            self._steps.append(Limit(line=self._at, session=session, per_session=int(own), total=int(total)))
+        except ValueError as error:
+            raise self._wrong("write `.limits session 2 5`: two of its own, five in all") from error
+
+    def _reactor(self, rest: str) -> None:
+        line = self._at
+        try:
+            self._steps.append(read_reactor(line, "\n".join([rest, *self._block()])))
+        except ValueError as error:
+            raise self._wrong(str(error)) from error
+
+    def _answers(self) -> list[str]:
+        """The lines that follow, as they stand, up to the next step."""
+        lines: list[str] = []
+        while self._at < len(self._lines) and not self._at_step(self._lines[self._at]):
+            lines.append(self._lines[self._at].rstrip())
+            self._at += 1
+        return lines
+
+    def _at_step(self, line: str) -> bool:
+        return not line.strip() or line.startswith(("===", ".", "--")) or _STATEMENT.match(line) is not None
+
+    def _seconds(self, text: str) -> float:
+        found = _SPAN.match(text)
+        if found is None:
+            raise self._wrong("a span of time is written 5s, 300ms, 2h")
+        return float(found["amount"]) * _SECONDS[found["unit"]]
+
+    # --- what follows a step ----------------------------------------------------------------------------------
+
+    def _block(self) -> list[str]:
+        """The indented lines that follow, without the indentation they share."""
+        lines: list[str] = []
+        while self._at < len(self._lines) and (
+            self._lines[self._at].startswith(("  ", "\t")) or (lines and not self._lines[self._at].strip())
+        ):
+            lines.append(self._lines[self._at])
+            self._at += 1
+        while lines and not lines[-1].strip():
+            lines.pop()
+        shared = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        return [line[shared:] for line in lines]
+
+    def _expected(self) -> Expected:
+        expected = Expected()
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if self._at_step(line):
+                break
+            self._at += 1
+            self._expect(expected, line.rstrip())
+        return expected
+
+    def _expect(self, expected: Expected, line: str) -> None:
+        head, _, rest = line.partition(" ")
+        match head:
+            case "(nothing)":
+                expected.rows = []
+            case "columns:":
+                expected.columns = rest
+            case "rows:":
+                expected.count = int(rest)
+            case "warning:":
+                expected.warnings.append(rest)
+            case "no":
+                expected.quiet = True
+            case "!" if expected.code is None:
+                expected.code, _, words = rest.partition(" ")
+                expected.words += [words] if words else []
+            case "!":
+                expected.words.append(rest)
+            case "!not":
+                expected.absent.append(rest)
+            case _ if _COUNT.match(line):
+                counts = dict.fromkeys(COUNTS, 0)
+                counts.update({word: int(n) for word, n in (p.split() for p in line.split(", "))})
+                expected.counts = counts
+            case _ if line.startswith(">"):
+                raise self._wrong("a statement stands behind `> `")
+            case _:
+                expected.rows = [*(expected.rows or []), line]
+
+    def _wrong(self, why: str) -> StoryFormatError:
+        return StoryFormatError(f"{self._file}:{self._at}: {why}")

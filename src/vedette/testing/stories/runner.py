@@ -1,0 +1,234 @@
+"""Runs a story on a host and says where it went another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from vedette.errors import VedetteError
+from vedette.testing.stories.host import HostResult, HostSession, HostWatch, StoryHost
+from vedette.testing.stories.parser import (
+    COUNTS,
+    Advance,
+    Close,
+    Define,
+    Expected,
+    Open,
+    Reopen,
+    Say,
+    Step,
+    Story,
+)
+from vedette.testing.stories.steps import (
+    Attach,
+    Called,
+    Confirm,
+    Errors,
+    Limit,
+    Lose,
+    React,
+    Told,
+    named_watch,
+)
+from vedette.testing.stories.values import render_row
+from vedette.testing.stories.watches import Listening
+from vedette.values import timestamp_from_text
+
+__all__ = ["StoryFailed", "tell"]
+
+
+class StoryFailed(AssertionError):
+    """A step did not do what the story says."""
+
+
+def tell(story: Story, host: StoryHost, *, keeps: bool) -> None:
+    """Run a story on a fresh host; where the data is kept, it must be the very same after a restart."""
+    teller = _Teller(story, host)
+    try:
+        teller.run()
+        if keeps:
+            teller.check_kept()
+    finally:
+        host.close()
+
+
+class _Teller:
+    def __init__(self, story: Story, host: StoryHost) -> None:
+        self._story = story
+        self._host = host
+        self._sessions: dict[str, HostSession] = {}
+        self._names: dict[str, str] = {}
+        self._listening = Listening(self._names)
+        self._last: HostResult | None = None
+        self._acts: dict[type, Callable[[Any], None]] = {
+            Say: self._say,
+            Define: self._define,
+            Open: self._open_session,
+            Close: lambda step: self._session(step.session).close(),
+            Advance: lambda step: host.advance(step.seconds),
+            Reopen: lambda step: self._reopen(),
+            Told: lambda step: self._check(step, self._listening.told(step)),
+            Errors: lambda step: self._check(step, self._listening.errors(step)),
+            Attach: self._attach,
+            Confirm: lambda step: self._check(step, self._listening.confirm(step.watch)),
+            Called: self._call,
+            Lose: lambda step: host.lose(self._sessions.pop(step.session)),
+            React: self._react,
+            Limit: lambda step: host.limit(self._session(step.session), step.per_session, step.total),
+        }
+
+    def run(self) -> None:
+        for step in self._story.steps:
+            self._acts[type(step)](step)
+            self._host.validate()
+        left = self._listening.leftover()
+        if left is not None:
+            raise StoryFailed(f"{self._place(self._story.line)}: {left}")
+
+    def check_kept(self) -> None:
+        """What was committed is there again, element by element."""
+        before = self._host.contents()
+        self._reopen()
+        after = self._host.contents()
+        if before != after:
+            lost = {id: facts for id, facts in before.items() if after.get(id) != facts}
+            raise StoryFailed(f"{self._place(self._story.line)}: after opening again: {lost} became {after}")
+
+    def _reopen(self) -> None:
+        self._sessions = {}
+        self._listening.lose()
+        self._host.reopen()
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def _say(self, step: Say) -> None:
+        session = self._session(step.session)
+        parameters = {name: self._parameter(value) for name, value in step.parameters.items()}
+        name, text = named_watch(step.text), self._listening.spelled(step.text)
+        if name is not None and not step.script:
+            self._hold(step, name, step.expected, lambda: session.watch(text, parameters))
+            self._learn(session)
+            return
+
+        def act() -> HostResult | None:
+            if step.script:
+                return [None, *session.run(text, parameters)][-1]
+            return session.execute(text, parameters)
+
+        self._last = self._attempt(step, step.expected, act)
+        self._learn(session)
+        if self._last is not None:
+            self._compare(step, step.expected, self._last)
+
+    def _call(self, step: Called) -> None:
+        ids = [row[0] for row in self._last.rows] if self._last is not None else []
+        if len(ids) != len(step.names):
+            raise self._failed(step, f"{len(step.names)} names for {len(ids)} rows")
+        for name, id in zip(step.names, ids, strict=True):
+            self._listening.call(name, id)
+
+    def _hold(self, step: Step, name: str, expected: Expected, act: Callable[[], HostWatch]) -> None:
+        watch = self._attempt(step, expected, act)
+        if watch is not None:
+            self._names[watch.id] = name
+            self._listening.hold(name, watch)
+
+    def _attach(self, step: Attach) -> None:
+        session = self._session(step.session)
+        handle = (self._listening.handle(step.watch) or step.watch) if step.by_handle else step.watch
+        self._hold(step, step.watch, step.expected, lambda: session.attach(handle))
+
+    def _react(self, step: React) -> None:
+        reactor = self._host.react(step.name, step.text, failing=step.failing)
+        self._listening.hold(step.name, reactor)
+
+    def _check(self, step: Step, wrong: str | None) -> None:
+        if wrong is not None:
+            raise self._failed(step, wrong)
+
+    def _define(self, step: Define) -> None:
+        self._attempt(step, step.expected, lambda: self._host.define(step.text))
+
+    def _open_session(self, step: Open) -> None:
+        ids = {name: id for id, name in self._names.items()}
+
+        def act() -> HostSession:
+            return self._host.session(ids.get(step.actor, step.actor))
+
+        session = self._attempt(step, step.expected, act)
+        if session is not None:
+            self._sessions[step.session] = session
+
+    def _session(self, name: str) -> HostSession:
+        if name not in self._sessions:
+            self._sessions[name] = self._host.session()
+        return self._sessions[name]
+
+    def _learn(self, session: HostSession) -> None:
+        self._names.update({id: name for name, id in session.bindings.items()})
+
+    def _parameter(self, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("@"):
+            return timestamp_from_text(value[1:])
+        if isinstance(value, str) and value.startswith("#"):
+            return {name: id for id, name in self._names.items()}.get(value[1:], value)
+        return value
+
+    # --- comparing --------------------------------------------------------------------------------------------
+
+    def _attempt(self, step: Step, expected: Expected, act: Callable[[], Any]) -> Any:
+        """Do it; None when it failed as it should."""
+        try:
+            result = act()
+        except VedetteError as error:
+            self._compare_error(step, expected, error)
+            return None
+        if expected.code is not None:
+            raise self._failed(step, f"expected {expected.code}, but it succeeded: {result!r}")
+        return result
+
+    def _compare_error(self, step: Step, expected: Expected, error: VedetteError) -> None:
+        text = str(error)
+        if not text.startswith(f"{error.words}: {error.code} {error.name}: "):
+            raise self._failed(step, f"the error does not begin with its class, code and name: {text}")
+        if expected.code is None or error.code not in expected.code.split("/"):
+            raise self._failed(step, f"expected {expected.code or 'success'}, got {text}") from error
+        missing = [words for words in map(self._listening.spelled, expected.words) if words not in text]
+        if missing:
+            raise self._failed(step, f"expected the words {missing} in: {text}") from error
+        said = [words for words in expected.absent if words in text or words in str(error.fields)]
+        if said:
+            raise self._failed(step, f"the error must not say {said}: {text} {error.fields}") from error
+
+    def _compare(self, step: Say, expected: Expected, result: HostResult) -> None:
+        if expected.columns is not None and " | ".join(result.columns) != expected.columns:
+            raise self._failed(step, f"expected columns {expected.columns}, got {' | '.join(result.columns)}")
+        if expected.count is not None and len(result.rows) != expected.count:
+            raise self._failed(step, f"expected {expected.count} rows, got {len(result.rows)}")
+        if expected.rows is not None:
+            self._compare_rows(step, expected.rows, [render_row(row, self._names) for row in result.rows])
+        if expected.counts is not None:
+            counts = {name: getattr(result, name) for name in COUNTS}
+            if counts != expected.counts:
+                raise self._failed(step, f"expected {expected.counts}, got {counts}")
+        self._compare_warnings(step, expected, result)
+
+    def _compare_rows(self, step: Say, expected: list[str], found: list[str]) -> None:
+        if "ORDER BY" not in step.text:
+            expected, found = sorted(expected), sorted(found)
+        if expected != found:
+            lines = "\n  ".join(["expected", *expected, "got", *(found or ["(nothing)"])])
+            raise self._failed(step, lines)
+
+    def _compare_warnings(self, step: Say, expected: Expected, result: HostResult) -> None:
+        text = "\n".join(result.warnings)
+        missing = [words for words in map(self._listening.spelled, expected.warnings) if words not in text]
+        if missing or (expected.quiet and text):
+            raise self._failed(step, f"expected the warnings {expected.warnings}, got {text!r}")
+
+    def _failed(self, step: Step, why: str) -> StoryFailed:
+        text = getattr(step, "text", "")
+        return StoryFailed(f"{self._place(step.line)}: {text}\n  {why}")
+
+    def _place(self, line: int) -> str:
+        return f"{self._story.file}:{line} ({self._story})"

@@ -1,0 +1,174 @@
+"""The watches that a story holds: what they are told is compared with what the story expects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from vedette.change import Event
+from vedette.testing.clock import START
+from vedette.testing.stories.events import PAYLOADS, differ, show_event
+from vedette.testing.stories.host import HostWatch
+from vedette.testing.stories.steps import Errors, Told
+
+__all__ = ["Listening"]
+
+_ALWAYS = frozenset({"type", "tick", "position"})
+_MENTION = re.compile(r"#(?P<reference>\w+)|\{(?P<text>\w+)\}")
+
+
+class _Held:
+    """One watch and what it told so far."""
+
+    def __init__(self, watch: HostWatch) -> None:
+        self.id = watch.id
+        self.watch: HostWatch | None = watch
+        """None after a restart, until somebody takes it up again."""
+        self.asked = False
+        self.positions: set[int] = set()
+        self.dropped = 0
+        self.last: Event | None = None
+        self.consumes = False
+        self.counted = True
+        """Whether positions tell what was told already: those of deliveries do not after a restart."""
+
+
+class Listening:
+    """Watches by name. Methods return what is wrong, or None."""
+
+    def __init__(self, names: dict[str, str], start: datetime = START) -> None:
+        """`names`: ids to the names that the story has for them."""
+        self._names = names
+        self._called: dict[str, str] = {}
+        """Names of deliveries and of what `.called` names, to ids."""
+        self._start = start
+        self._held: dict[str, _Held] = {}
+
+    def hold(self, name: str, watch: HostWatch) -> None:
+        """A new watch, or one that was taken up again; what it told before is remembered."""
+        known = self._held.get(name)
+        if known is not None and known.id == watch.id:
+            known.watch = watch
+        else:
+            self._held[name] = _Held(watch)
+
+    def call(self, name: str, id: str) -> None:
+        """From here on, the story's name for this id."""
+        self._called[name], self._names[id] = id, name
+
+    def spelled(self, text: str) -> str:
+        """A text of the story with ids in the place of such names: `#d1`, `{d1}`."""
+
+        def id_of(found: re.Match[str]) -> str:
+            name = found["reference"] or found["text"]
+            if name not in self._called:
+                return found[0]
+            return f"#{self._called[name]}" if found["reference"] else self._called[name]
+
+        return _MENTION.sub(id_of, text)
+
+    def lose(self) -> None:
+        """The host starts again: nobody holds anything any more."""
+        for held in self._held.values():
+            held.watch = None
+            held.counted = held.counted and not held.consumes
+
+    def handle(self, name: str) -> str | None:
+        return self._held[name].id if name in self._held else None
+
+    def told(self, step: Told) -> str | None:
+        for name in step.watches:
+            held = self._held.get(name)
+            if held is None or held.watch is None:
+                return f"nobody holds a watch '{name}': write `> {name} = WATCH …`, or `.attach {name}`"
+            held.asked = True
+            found = held.watch.poll(step.limit)
+            wrong = self._compare(step, found) or _count(held, found, step)
+            if wrong is not None:
+                return f"{name}: {wrong}"
+        return None
+
+    def _compare(self, step: Told, found: Sequence[Event]) -> str | None:
+        for event in found:
+            if (wrong := _payload(event)) is not None:
+                return wrong
+        self._name_deliveries(step, found)
+        shown = [show_event(event, self._names, self._start) for event in found]
+        if not differ(step.events, shown, in_order=step.in_order):
+            return None
+        lines = ["expected", *(f"  {line}" for event in step.events for line in event.lines())]
+        lines += ["was told", *(f"  {line}" for event in shown for line in event.lines())]
+        return "\n  ".join(lines)
+
+    def _name_deliveries(self, step: Told, found: Sequence[Event]) -> None:
+        """A name that is new stands for the first delivery with that row which has no name yet."""
+        for expected in step.events:
+            name = expected.notes.get("delivery")
+            if name is None or name in self._called:
+                continue
+            for event in found:
+                nameless = event.delivery_id is not None and event.delivery_id not in self._names
+                if nameless and show_event(event, self._names, self._start).head == expected.head:
+                    self.call(name, str(event.delivery_id))
+                    break
+
+    def errors(self, step: Errors) -> str | None:
+        held = self._held.get(step.watch)
+        if held is None or held.watch is None:
+            return f"nobody holds a watch '{step.watch}'"
+        found = [(record.code, str(record)) for record in held.watch.errors()]
+        asked = [self.spelled(words).partition(" ")[::2] for words in step.records]
+        fits = len(found) == len(asked) and all(
+            one == other and words in text for (one, text), (other, words) in zip(found, asked, strict=True)
+        )
+        return None if fits else f"expected the errors {asked}, got {[text for _, text in found]}"
+
+    def confirm(self, name: str) -> str | None:
+        held = self._held.get(name)
+        if held is None or held.watch is None or held.last is None:
+            return f"nothing was told yet that '{name}' could confirm"
+        held.watch.ack(held.last)
+        return None
+
+    def leftover(self) -> str | None:
+        """What a story that is over was not asked about: it must say everything that its watches are told."""
+        for name, held in self._held.items():
+            if held.watch is None:
+                continue
+            records = [str(record) for record in held.watch.errors()]
+            if records:
+                return f"{name} has errors that the story does not mention: {records}"
+            found = held.watch.poll() if held.asked and held.watch.status == "active" else ()
+            if found:
+                lines = (line for e in found for line in show_event(e, self._names, self._start).lines())
+                return "\n  ".join([f"{name} was told more than the story says:", *lines])
+        return None
+
+
+def _payload(event: Event) -> str | None:
+    """Events say exactly what the seeds and surface.md have them say."""
+    required, optional = PAYLOADS[event.type]
+    fields = event.to_dict().keys() - _ALWAYS
+    if required <= fields <= required | optional:
+        return None
+    return f"an event of type {event.type} has the fields {sorted(fields)}, not {sorted(required)}"
+
+
+def _count(held: _Held, found: Sequence[Event], step: Told) -> str | None:
+    """Positions are consecutive; they jump only where an event says how many were dropped."""
+    held.consumes = held.consumes or any(event.delivery_id is not None for event in found)
+    if not held.counted:
+        return None
+    for event in found:
+        if event.position in held.positions:
+            if not step.again:
+                return f"position {event.position} was told twice"
+            continue
+        held.positions.add(event.position)
+        held.dropped += event.dropped
+    held.last = found[-1] if found else held.last
+    whole = step.limit is None and bool(held.positions)
+    if whole and max(held.positions) != len(held.positions) + held.dropped:
+        return f"positions {sorted(held.positions)} have a gap, but {held.dropped} were said to be dropped"
+    return None

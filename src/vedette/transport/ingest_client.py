@@ -1,0 +1,156 @@
+"""The pipeline's end of the ingest link: connect, send frames, wait until they are accepted. Blocking, for workers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from vedette.errors import PipelineError
+from vedette.transport.ingest_messages import (
+    Accepted,
+    Complete,
+    Deliver,
+    DeliveredChange,
+    Frame,
+    FrameReader,
+    Hello,
+    Refused,
+    Status,
+    Welcome,
+    WindowTold,
+    encode_frame,
+)
+
+__all__ = ["IngestLink", "connect"]
+
+T = TypeVar("T")
+TIMEOUT_SECONDS = 10.0
+"""A gateway that says nothing for so long is taken for dead."""
+MOST_CHANGES = 500
+"""Changes in one frame: a gateway can hand on what it has while the rest is on its way."""
+MOST_BYTES = 4 * 1024 * 1024
+"""What a frame weighs, far below `MAX_FRAME_BYTES`; whatever is heavier goes alone."""
+_NUMBER_BYTES = 9
+_CHARACTER_BYTES = 4
+"""What one takes in a frame at most."""
+
+
+def connect(address: str, secret: str, sender: str) -> IngestLink:
+    """Open a link to `host:port` or to the path of a Unix socket; PipelineError E6301 when it does not open."""
+    opened = IngestLink(_connected(address), address)
+    try:
+        opened.greet(Hello(secret=secret, sender=sender))
+    except PipelineError:
+        opened.close()
+        raise
+    return opened
+
+
+def _connected(address: str) -> socket.socket:
+    try:
+        if "/" not in address:
+            host, _, port = address.rpartition(":")
+            link = socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return link
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        link.settimeout(TIMEOUT_SECONDS)
+        try:
+            link.connect(address)
+        except OSError:
+            link.close()
+            raise
+        return link
+    except (OSError, ValueError) as problem:
+        raise _failed(address, str(problem)) from problem
+
+
+class IngestLink:
+    def __init__(self, link: socket.socket, address: str) -> None:
+        self._link, self._address = link, address
+        self._reader = FrameReader()
+        self._number = 0
+        self._accepted = 0
+
+    def greet(self, hello: Hello) -> None:
+        self._send(hello)
+        while not self._read():
+            pass
+
+    def deliver(self, changes: Sequence[DeliveredChange]) -> None:
+        """Send the changes in frames of bounded size. They are in the gateway's hands when `settle` has returned."""
+        for portion in _portions(changes, _weight):
+            self._number += 1
+            self._send(Deliver(number=self._number, changes=portion))
+
+    def deliver_windows(self, windows: Sequence[WindowTold]) -> None:
+        for portion in _portions(windows, lambda told: len(told.payload)):
+            self._number += 1
+            self._send(Deliver(number=self._number, windows=portion))
+
+    def tell(self, frame: Complete | Status) -> None:
+        """Nobody waits until it is accepted: whoever must be sure tells it again."""
+        self._send(frame)
+
+    def settle(self) -> None:
+        """Wait until everything delivered is accepted."""
+        while self._accepted < self._number:
+            self._read()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _send(self, frame: Frame) -> None:
+        try:
+            self._link.sendall(encode_frame(frame))
+        except OSError as problem:
+            raise _failed(self._address, str(problem)) from problem
+
+    def _read(self) -> bool:
+        """Read what there is; whether the link is welcome."""
+        try:
+            data = self._link.recv(65_536)
+        except OSError as problem:
+            raise _failed(self._address, str(problem)) from problem
+        if not data:
+            raise _failed(self._address, "it closed the link")
+        welcome = False
+        for frame in self._reader.feed(data):
+            match frame:
+                case Accepted(number=number):
+                    self._accepted = max(self._accepted, number)
+                case Welcome():
+                    welcome = True
+                case Refused(reason=reason):
+                    raise _failed(self._address, reason)
+        return welcome
+
+
+def _portions(items: Sequence[T], weight_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """All items in order, in lists that are neither too long nor too heavy."""
+    portion: list[T] = []
+    size = 0
+    for item in items:
+        weight = weight_of(item)
+        if portion and (len(portion) >= MOST_CHANGES or size + weight > MOST_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(item)
+        size += weight
+    if portion:
+        yield portion
+
+
+def _weight(change: DeliveredChange) -> int:
+    """About the bytes that it takes in a frame, rather too many."""
+    numbers = len(change.enter) + len(change.update) + len(change.leave)
+    images = len(change.before or b"") + len(change.after or b"")
+    return images + _NUMBER_BYTES * numbers + _CHARACTER_BYTES * len(change.key)
+
+
+def _failed(address: str, why: str) -> PipelineError:
+    text = (
+        f"the gateway at {address} did not take a delivery ({why}): it is tried again while its lease lasts"
+    )
+    return PipelineError("E6301", text, fields={"address": address})

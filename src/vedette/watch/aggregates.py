@@ -1,0 +1,223 @@
+"""Aggregates kept up to date: what a row adds to its group can be taken away again, exactly.
+
+Sums of floats are kept as exact partials (Shewchuk), so that initial plus changes equals a fresh evaluation to the bit;
+MIN, MAX and DISTINCT keep how often each value occurs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Protocol
+
+from vedette.language.functions.aggregates import collected, exact_average, exact_sum
+from vedette.language.functions.comparison import distinct_key
+from vedette.values import is_nan
+
+__all__ = ["MAINTAINED", "AggregateKind", "Contribution", "Groups", "maintained"]
+
+MAINTAINED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
+"""Aggregates that can be kept up to date; COLLECT is evaluated anew, but where its values come with their places."""
+
+
+class AggregateKind(Protocol):
+    """What is kept of each group: an aggregate of the language, wherever its operand comes from."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def distinct(self) -> bool: ...
+    @property
+    def limit(self) -> int | None: ...
+
+
+def maintained(calls: Sequence[AggregateKind]) -> bool:
+    return all(call.name in MAINTAINED for call in calls)
+
+
+class _Keeper(Protocol):
+    def change(self, value: Any, times: int) -> None: ...
+    def result(self) -> Any: ...
+
+
+class _Count:
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def change(self, value: Any, times: int) -> None:
+        self.total += times
+
+    def result(self) -> int:
+        return self.total
+
+
+class _Total:
+    """SUM and AVG. Finite floats are summed exactly as fractions; infinities and NaN are counted apart."""
+
+    __slots__ = ("_average", "_count", "_floats", "_odd", "_total")
+
+    def __init__(self, average: bool) -> None:
+        self._average = average
+        self._count = 0
+        self._floats = 0
+        self._total: Any = 0
+        self._odd: Counter[str] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        self._count += times
+        if isinstance(value, float):
+            self._floats += times
+            if not math.isfinite(value):
+                self._odd[repr(value)] += times
+                return
+            value = Fraction(value)
+        if isinstance(value, timedelta) and self._total == 0:
+            self._total = timedelta(0)
+        self._total += value * times
+
+    def result(self) -> Any:
+        if self._count == 0:
+            return None
+        odd = [float(text) for text, times in self._odd.items() for _ in range(times)]
+        if self._average:
+            return exact_average(self._total, odd, self._count)
+        return exact_sum(self._total, odd, floats=self._floats > 0)
+
+
+class _Nan(Enum):
+    """Stands for every NaN: one of them makes the result NaN, however many there are."""
+
+    NAN = "NaN"
+
+
+class _Extreme:
+    __slots__ = ("_pick", "_values")
+
+    def __init__(self, pick: Callable[[Any], Any]) -> None:
+        self._pick = pick
+        self._values: Counter[Any] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        key = _Nan.NAN if is_nan(value) else value
+        self._values[key] += times
+        if not self._values[key]:
+            del self._values[key]
+
+    def result(self) -> Any:
+        if not self._values:
+            return None
+        return math.nan if _Nan.NAN in self._values else self._pick(self._values)
+
+
+class _Distinct:
+    __slots__ = ("_inner", "_times")
+
+    def __init__(self, inner: _Keeper) -> None:
+        self._inner = inner
+        self._times: Counter[Any] = Counter()
+
+    def change(self, value: Any, times: int) -> None:
+        key = distinct_key(value)
+        before = self._times[key]
+        after = self._times[key] = before + times
+        if not after:
+            del self._times[key]
+        if (before > 0) != (after > 0):
+            self._inner.change(value, 1 if after > 0 else -1)
+
+    def result(self) -> Any:
+        return self._inner.result()
+
+
+class _Collected:
+    """COLLECT over values that have a place of their own, (place, value): in the order of places, cut at its limit."""
+
+    __slots__ = ("_distinct", "_limit", "_values")
+
+    def __init__(self, limit: int | None, *, distinct: bool) -> None:
+        self._limit, self._distinct = limit, distinct
+        self._values: dict[Any, Any] = {}
+
+    def change(self, value: Any, times: int) -> None:
+        place, own = value
+        if times > 0:
+            self._values[place] = own
+        else:
+            self._values.pop(place, None)
+
+    def result(self) -> list[Any]:
+        values = [self._values[place] for place in sorted(self._values)]
+        if self._distinct:
+            values = list({distinct_key(value): value for value in reversed(values)}.values())[::-1]
+        return collected(values, self._limit)
+
+
+def _keeper(call: AggregateKind) -> _Keeper:
+    plain: _Keeper
+    match call.name:
+        case "COLLECT":
+            return _Collected(call.limit, distinct=call.distinct)
+        case "COUNT":
+            plain = _Count()
+        case "SUM" | "AVG":
+            plain = _Total(call.name == "AVG")
+        case "MIN":
+            plain = _Extreme(min)
+        case _:
+            plain = _Extreme(max)
+    return _Distinct(plain) if call.distinct else plain
+
+
+class _Group:
+    __slots__ = ("keepers", "key_values", "rows")
+
+    def __init__(self, key_values: tuple[Any, ...], calls: Sequence[AggregateKind]) -> None:
+        self.key_values = key_values
+        self.rows = 0
+        self.keepers = [_keeper(call) for call in calls]
+
+
+Contribution = tuple[tuple[Any, ...], list[tuple[bool, Any]]]
+"""A row's part in its group: the key values, and per aggregate whether it counts and its value."""
+
+
+class Groups:
+    """The groups of one aggregating watch. Feed it rows that came and went, then ask what is different."""
+
+    def __init__(self, calls: Sequence[AggregateKind]) -> None:
+        self._calls = calls
+        self._groups: dict[Any, _Group] = {}
+
+    def change(self, contribution: Contribution, times: int) -> Any:
+        """Count a row in (1) or out (-1); returns the group's identity."""
+        key_values, inputs = contribution
+        identity = tuple([distinct_key(value) for value in key_values])
+        group = self._groups.get(identity)
+        if group is None:
+            group = self._groups[identity] = _Group(key_values, self._calls)
+        elif times > 0:
+            group.key_values = key_values
+        group.rows += times
+        for keeper, (counts, value) in zip(group.keepers, inputs, strict=True):
+            if counts:
+                keeper.change(value, times)
+        return identity
+
+    def results(self, identity: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
+        """Key values and aggregate results of a group, None when it has no rows (any more)."""
+        group = self._groups.get(identity)
+        if group is None:
+            return ((), [_keeper(call).result() for call in self._calls]) if identity == () else None
+        if group.rows == 0 and identity != ():
+            del self._groups[identity]
+            return None
+        return group.key_values, [keeper.result() for keeper in group.keepers]
+
+    def identities(self) -> list[Any]:
+        return list(self._groups)

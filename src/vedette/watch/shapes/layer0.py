@@ -1,0 +1,94 @@
+"""Watches of Layer 0: whether a watch looks at the engine's own nodes, and what of them is no news.
+
+The counters of a watch change with every event: told with other changes, they are none themselves (spec/watch.md B40).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from vedette.language.resolve import tree as resolved
+from vedette.language.resolve.tree import Condition, EdgeElement, NodeElement, PatternElement, ResolvedPattern
+
+__all__ = [
+    "COUNTERS",
+    "FOLLOWED",
+    "can_be_followed",
+    "counter_columns",
+    "looks_at_layer0",
+    "without_counters",
+]
+
+COUNTERS = frozenset({"events_delivered", "events_pending", "last_event_at"})
+"""Attributes of `_Watch` that change with every event."""
+FOLLOWED = frozenset({"_Watch", "_Session", "_session_has_watch"})
+"""Types of Layer 0 whose changes are told one by one; a watch of any other is evaluated anew."""
+
+
+def looks_at_layer0(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> bool:
+    return any(map(_is_layer0, _elements(pattern, conditions)))
+
+
+def _elements(pattern: ResolvedPattern, conditions: Iterable[Condition]) -> Iterator[PatternElement]:
+    """The elements of the pattern, and of all patterns inside the conditions."""
+    yield from pattern.elements
+    for condition in conditions:
+        for part in resolved.subexpressions(condition):
+            if isinstance(part, (resolved.ExistsIn, resolved.PatternFold)):
+                yield from part.pattern.elements
+
+
+def _is_layer0(element: PatternElement) -> bool:
+    if isinstance(element, NodeElement):
+        names = element.types
+    else:
+        names = element.edges if isinstance(element, EdgeElement) else (element.edge,)
+    return bool(names) and all(name.startswith("_") for name in names)
+
+
+def can_be_followed(
+    elements: Iterable[str],
+    tested: Iterable[Condition],
+    counted: Iterable[Condition],
+) -> bool:
+    """Whether changes of single watches and sessions say all that a watch over them must know.
+
+    `elements` are the types it looks at, `tested` are conditions and orders, `counted` whatever is kept and compared
+    later. Counters change untold, so nothing may be kept that depends on them; and an actor sees other watches than
+    the system context does, which only the elements of a pattern are judged for, not what is nested in it.
+    """
+    if not FOLLOWED.issuperset(elements):
+        return False
+    if any(isinstance(condition, resolved.Slot) for condition in counted):
+        return False
+    parts = (part for condition in (*tested, *counted) for part in resolved.subexpressions(condition))
+    return not any(_looks_further(part) or getattr(part, "name", None) in COUNTERS for part in parts)
+
+
+def _looks_further(part: Condition) -> bool:
+    base = getattr(part, "base", None)
+    nested = isinstance(part, (resolved.ExistsIn, resolved.PatternFold))
+    return nested or (base is not None and not isinstance(base, resolved.Slot))
+
+
+def counter_columns(columns: Sequence[str], projections: Sequence[Condition]) -> frozenset[str]:
+    """Names of columns that are counters."""
+    return frozenset(
+        name
+        for name, projection in zip(columns, projections, strict=True)
+        if isinstance(projection, resolved.AttributeOf)
+        and projection.name in COUNTERS
+        and "_Watch" in projection.places
+    )
+
+
+def without_counters(row: dict[str, Any], columns: frozenset[str]) -> dict[str, Any]:
+    """The row without its counters: those columns, and in images of watches those attributes."""
+    return {name: _plain(value) for name, value in row.items() if name not in columns}
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, dict) or value.get("_type") != "_Watch":
+        return value
+    return {name: each for name, each in value.items() if name not in COUNTERS}
