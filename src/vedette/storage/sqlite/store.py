@@ -99,7 +99,7 @@ _FORGET = 'DELETE FROM journal WHERE "offset" <= ?'
 
 
 class SqliteStore:
-    """One database in the file `path`, created if it does not exist. Used by one process; see `storage.sqlite.directory`."""
+    """One database in the file `path`, created if it does not exist. Only one process may open it."""
 
     def __init__(
         self,
