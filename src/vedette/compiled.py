@@ -90,12 +90,15 @@ class Manifest:
         (self.PLACE / "manifest.json").write_text(json.dumps(vars(self), indent=1))
 
 
-def present_fingerprint() -> str:
-    """Of the sources that the compiler would read now, and of the Python that would load what it makes."""
+def present_fingerprint(package: Path = _HERE) -> str:
+    """Hash the sources that the compiler reads, and the ABI of the running Python.
+
+    A source counts with its path relative to `package`, so moving a file changes the fingerprint.
+    """
     digest = sha256(EXTENSION_SUFFIXES[0].encode())
     for pattern in _READ_BY_THE_COMPILER:
-        for path in sorted(_HERE.glob(pattern)):
-            digest.update(path.relative_to(_HERE).as_posix().encode())
+        for path in sorted(package.glob(pattern)):
+            digest.update(f"\n{path.relative_to(package).as_posix()}\n".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
