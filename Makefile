@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev setup-bench run test check format coverage soak bench lock clean
+.PHONY: help setup setup-dev setup-bench run test test-under-load check format coverage soak bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,12 @@ test: setup-dev ## run the test suite
 	@scripts/ensure-mongodb
 	@scripts/ensure-chromium
 	.venv/bin/pytest -n 2 --dist loadfile $(ARGS)
+
+test-under-load: setup-dev ## run the test suite ROUNDS times (3) beside four busy processes
+	@scripts/ensure-postgres
+	@scripts/ensure-mongodb
+	@scripts/ensure-chromium
+	scripts/under-load .venv/bin/pytest -n 2 --dist loadfile $(ARGS)
 
 check: setup-dev ## lint, format, types, layers
 	.venv/bin/ruff check .

@@ -4,14 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import vedette
+from tests.conftest import IN_CI
 from vedette.compiled import MODULES, Manifest, is_compiled, present_fingerprint
 
 PACKAGE = Path(vedette.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -69,6 +72,50 @@ def test_a_manifest_that_cannot_be_read_means_plain(copy: Path, text: str | None
     manifest = copy / "_compiled" / "manifest.json"
     manifest.unlink() if text is None else manifest.write_text(text)
     assert origin_of("vedette.watch.evaluation.effects", copy).suffix == ".py"
+
+
+def test_ci_runs_the_compiled_core() -> None:
+    """With CI set every listed module is machine code, unless VEDETTE_COMPILED=0 asks for the plain core."""
+    loaded = {module for module in MODULES if Path(import_module(module).__file__ or "").suffix == ".so"}
+    must_be_compiled = IN_CI and os.environ.get("VEDETTE_COMPILED") != "0"
+    assert loaded == set(MODULES if must_be_compiled or is_compiled() else ())
+
+
+def test_the_fingerprint_covers_subfolders_and_paths(tmp_path: Path) -> None:
+    source = tmp_path / "language" / "parser" / "rules.py"
+    source.parent.mkdir(parents=True)
+    empty = present_fingerprint(tmp_path)
+    source.write_text("A = 1\n")
+    first = present_fingerprint(tmp_path)
+    source.write_text("A = 2\n")
+    second = present_fingerprint(tmp_path)
+    moved = tmp_path / "language" / "printer" / "rules.py"
+    moved.parent.mkdir()
+    source.rename(moved)
+    assert len({empty, first, second, present_fingerprint(tmp_path)}) == 4
+
+
+@pytest.mark.parametrize(("ci", "code"), [(None, 0), ("", 0), ("0", 0), ("false", 0), ("1", 1), ("true", 1)])
+def test_a_core_that_does_not_compile_is_an_error_in_ci(tmp_path: Path, ci: str | None, code: int) -> None:
+    script = ROOT / "scripts" / "ensure-compiled"
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(script, tmp_path / "scripts")
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(
+        f'#!/bin/sh\ncase "$1" in *compile_core.py) echo "no"; exit 1 ;; *) exec {sys.executable} "$@" ;; esac\n'
+    )
+    python.chmod(0o755)
+    inherited = {key: value for key, value in os.environ.items() if key not in {"CI", "VEDETTE_COMPILED"}}
+    ran = subprocess.run(
+        [tmp_path / "scripts" / "ensure-compiled", "venv"],
+        env=inherited | ({} if ci is None else {"CI": ci}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stderr
+    assert "compiling failed" in ran.stderr
 
 
 def test_every_module_named_is_there() -> None:
