@@ -120,6 +120,10 @@ class Settings:
         1_000, "So many files must wait before Spark is started for them", low=1
     )
     actor_types: tuple[str, ...] = _setting((), "Node types that may be actors; empty is any")
+    audit_log_bytes: int = _setting(
+        67_108_864, "Size at which the audit log is rotated, in bytes", low=65_536
+    )
+    audit_log_files: int = _setting(10, "Rotated audit logs that are kept beside the current one", low=1)
 
     # --- the gateway ---
     auth_keys: str = _setting(

@@ -11,6 +11,7 @@ from vedette.cli.output.display import Display
 from vedette.cli.served_directory import ServedHome
 from vedette.engine.data_directory import Vedette, open_vedette
 from vedette.engine.session.session import Session
+from vedette.processes.audit_log import audit_logging
 from vedette.processes.server_file import read_server_file
 
 __all__ = ["open_place", "open_session", "session_in"]
@@ -18,7 +19,10 @@ __all__ = ["open_place", "open_session", "session_in"]
 
 @contextmanager
 def open_place(location: str, *, display: Display, alone: bool = False) -> Iterator[Vedette]:
-    """The home at `location`; says so when it makes a new data directory. `alone`: not through a running server."""
+    """Open the home at `location`, with its audit log; print a note when the data directory is new.
+
+    `alone`: do not go through a running server.
+    """
     directory = directory_of(location)
     server = read_server_file(directory) if directory is not None and not alone else None
     if server is not None and directory is not None:
@@ -27,9 +31,15 @@ def open_place(location: str, *, display: Display, alone: bool = False) -> Itera
         return
     is_new = directory is not None and not (directory / "format").exists()
     with open_vedette(location) as home:
-        if is_new:
+        if is_new and not alone:  # a server logs its data directory
             display.note(f"{location} is a new data directory")
-        yield home
+        with audit_logging(
+            directory,
+            process="engine" if alone else "command",
+            max_bytes=home.settings.audit_log_bytes,
+            max_files=home.settings.audit_log_files,
+        ):
+            yield home
 
 
 @contextmanager

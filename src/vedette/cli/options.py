@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from vedette.cli.errors import CommandFailed
+from vedette.processes.logging_setup import LogFormat, LogLevel
 
 __all__ = [
     "DEFAULT_DATA",
@@ -17,6 +18,8 @@ __all__ = [
     "DataOption",
     "DatabaseOption",
     "JsonOption",
+    "LogFormatOption",
+    "LogLevelOption",
     "directory_of",
     "journal_address",
     "read_text",
@@ -42,6 +45,15 @@ ActorOption: TypeAlias = Annotated[
     typer.Option("--actor", metavar="ID", help="Act as this node, bound by policy; without, as the system."),
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+
+LogLevelOption: TypeAlias = Annotated[
+    LogLevel,
+    typer.Option("--log-level", envvar="VEDETTE_LOG_LEVEL", help="Lowest level that is logged."),
+]
+LogFormatOption: TypeAlias = Annotated[
+    LogFormat,
+    typer.Option("--log-format", envvar="VEDETTE_LOG_FORMAT", help="Log lines as text, or as JSON objects."),
+]
 
 
 def directory_of(location: str) -> Path | None:

@@ -15,6 +15,7 @@ from vedette.engine.state.graph_state import Commit
 from vedette.engine.watch_service.rights import actor_gone
 from vedette.errors import PolicyError, WatchError
 from vedette.language.compile.execution_context import Context
+from vedette.language.parser.redaction import redact_literals
 from vedette.policy.actor_view import Sight
 from vedette.policy.collection_policies import CollectionPolicy, SightRule, Unanswerable, may_see, sight_rules
 from vedette.policy.guard import PolicyGuard
@@ -54,7 +55,7 @@ def check_collection_rights(
         except Unanswerable as error:
             denied = str(error)
         if denied is not None:
-            raise _refusal(actor, pattern, denied)
+            raise _refusal(database, actor, pattern, denied)
         return {name: tuple(rule for _, rule in rules) for name, rules in found.items()}
 
 
@@ -70,7 +71,7 @@ def collection_sights(database: Database, actor: str, collections: Iterable[str]
                 for name in collections
             }
         except Unanswerable as error:
-            raise _refusal(actor, ", ".join(collections), str(error)) from None
+            raise _refusal(database, actor, ", ".join(collections), str(error)) from None
 
 
 def _policies(database: Database) -> tuple[CollectionPolicy, ...]:
@@ -86,7 +87,8 @@ def _context(database: Database, actor: str) -> Context:
 
 def _guard(database: Database, context: Context) -> PolicyGuard:
     policies = database.state.program.policies
-    return PolicyGuard(policies, context, Sight(policies, context, database.schema))
+    sight = Sight(policies, context, database.schema)
+    return PolicyGuard(policies, context, sight, tenant=database.name)
 
 
 def _denied(
@@ -101,8 +103,14 @@ def _denied(
     return None
 
 
-def _refusal(actor: str, pattern: str, reason: str) -> WatchError:
-    extra = {"action": "watch.denied", "actor": actor, "pattern": pattern, "reason": reason}
+def _refusal(database: Database, actor: str, pattern: str, reason: str) -> WatchError:
+    extra = {
+        "action": "watch.denied",
+        "tenant": database.name,
+        "actor": actor,
+        "pattern": redact_literals(pattern),
+        "reason": reason,
+    }
     _audit.warning("A watch was denied to %s", actor, extra=extra)
     return WatchError("E8001", "Watch pattern denied")
 

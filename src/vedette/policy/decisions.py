@@ -71,7 +71,7 @@ class Decision:
     policy: str | None = None
     message: str | None = None
     failed: str | None = None
-    """What went wrong while conditions were evaluated (E7004)."""
+    """Code and name of the error that a condition raised (E7004). Its text may quote data, so it is not kept."""
 
 
 def compile_policy(declaration: PolicyDeclaration, context: PlanContext, source: str = "") -> list[Policy]:
@@ -188,7 +188,7 @@ def decide(
         try:
             vote = holds(policy, element, context)
         except VedetteError as error:
-            return Decision(False, policy.name, None, str(error))
+            return Decision(False, policy.name, None, f"{error.code} {error.name}")
         if vote and (best is None or (policy.priority, not policy.allow) > (best.priority, not best.allow)):
             best = policy
     if best is None:

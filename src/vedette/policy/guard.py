@@ -28,11 +28,13 @@ class PolicyGuard:
         context: Context,
         sight: Sight,
         bindings: Mapping[str, str] | None = None,
+        tenant: str = "",
     ) -> None:
         self._policies = policies
         self._context = context
         self._sight = sight
         self._bindings = bindings if bindings is not None else {}
+        self._tenant = tenant
 
     def shown(self, element: Element) -> Element | None:
         """The element as the actor may see it, judged as it is now."""
@@ -85,6 +87,7 @@ class PolicyGuard:
             self._context.actor,
             extra={
                 "action": "policy.denied",
+                "tenant": self._tenant,
                 "operation": operation,
                 "type": type_name,
                 "element": id,

@@ -16,6 +16,7 @@ from vedette.errors import VedetteError
 
 if TYPE_CHECKING:
     from vedette.clock import Clock
+    from vedette.processes.logging_setup import LogOptions
     from vedette.processes.supervisor import Child
     from vedette.search.embedding import Embedder
     from vedette.search.folders.daemon import FolderDaemon
@@ -113,11 +114,12 @@ def _bulk(
     return BulkFiles(desk, Ingestion(embedder, store, clock, preparation=preparation))
 
 
-def folder_child(data: str, directory: Path) -> Child:
+def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
     """The daemon, for a supervisor: as soon as a folder is watched, unless one runs by itself."""
     from vedette.processes.supervisor import Child
 
     command = [sys.executable, "-m", "vedette.cli.wqm", "daemon", "--data", data, "--supervised"]
+    command += logs.arguments()
     link = daemon_link(directory)
 
     def is_wanted() -> bool:

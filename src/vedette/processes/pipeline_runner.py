@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import shutil
 import sqlite3
@@ -14,32 +15,38 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from vedette.processes.supervisor import Child, Restarts
 
-__all__ = ["LOCK_FILE", "LOG_FILE", "has_sources", "pipeline_child", "speak_into_log"]
+if TYPE_CHECKING:
+    from vedette.processes.logging_setup import LogOptions
 
+__all__ = ["LOCK_FILE", "LOG_FILE", "has_sources", "pipeline_child", "redirect_output_to_log"]
+
+log = logging.getLogger(__name__)
 LOG_FILE = "pipeline.log"
-"""What it and Spark have to say."""
-_MOST_LOG_BYTES = 16 * 1024 * 1024
+"""The output of the pipeline and of Spark."""
+_MAX_LOG_BYTES = 16 * 1024 * 1024
 LOCK_FILE = "pipeline.lock"
 """Held by the pipeline of a data directory: there is one at a time."""
 _STATUS_FILE = "pipeline.json"
 _JOURNAL_FILE = "collections.db"
 _NO_JAVA = (
-    "There are sources, but no Java: their collections are not watched. Install Java 17 or newer, or set JAVA_HOME; "
-    "`vedette doctor` looks. The rest works."
+    "There are sources but no Java, so their collections are not watched. Install Java 17 or newer, or set JAVA_HOME; "
+    "`vedette doctor` checks it. Everything else works."
 )
 
 
-def pipeline_child(data: str, directory: Path, say: Callable[[str], None]) -> Child:
-    """For a supervisor: it is started when there is a source to read."""
+def pipeline_child(data: str, directory: Path, say: Callable[[str], object], logs: LogOptions) -> Child:
+    """For a supervisor: start the pipeline when there is a source to read. `say` prints progress."""
     command = [sys.executable, "-m", "vedette", "pipeline", "--data", data, "--role", "child"]
+    command += logs.arguments()
 
     def is_ready(pid: int) -> bool:
         ready = _is_at_work(directory, pid)
         if ready:
-            say("The pipeline is at work.")
+            say("The pipeline is running.")
         return ready
 
     return Child(
@@ -47,39 +54,44 @@ def pipeline_child(data: str, directory: Path, say: Callable[[str], None]) -> Ch
         command,
         is_ready,
         restarts=Restarts(first_seconds=1.0, cap_seconds=30.0, steady_seconds=60.0),
-        wanted=_Wanted(directory, say),
+        wanted=_Wanted(directory),
         vital=False,
     )
 
 
 class _Wanted:
-    """Whether the pipeline is to be started; says once what is missing."""
+    """Whether the pipeline is to be started; logs once that Java is missing."""
 
-    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
-        self._directory, self._say = directory, say
-        self._told = False
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._is_reported = False
 
     def __call__(self) -> bool:
         if not has_sources(self._directory) or _runs_elsewhere(self._directory):
             return False
         if _has_java():
             return True
-        if not self._told:
-            self._told = True
-            self._say(_NO_JAVA)
+        if not self._is_reported:
+            self._is_reported = True
+            log.warning("%s", _NO_JAVA, extra={"action": "pipeline.java_missing"})
         return False
 
 
-def speak_into_log(directory: Path) -> None:
-    """In the child: from now on all output, also that of Java, goes to the log; a long one is put aside first."""
+def redirect_output_to_log(directory: Path) -> TextIO:
+    """Send all output of this process, also that of Java, to the log file; return the previous standard error.
+
+    A log file above `_MAX_LOG_BYTES` is renamed first.
+    """
     path = directory / LOG_FILE
-    if path.is_file() and path.stat().st_size > _MOST_LOG_BYTES:
+    if path.is_file() and path.stat().st_size > _MAX_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    before = os.fdopen(os.dup(sys.stderr.fileno()), "w", errors="backslashreplace")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(descriptor, stream.fileno())
     os.close(descriptor)
+    return before
 
 
 def has_sources(directory: Path) -> bool:

@@ -67,12 +67,9 @@ class Child:
 
 
 class Supervisor:
-    def __init__(
-        self, children: Sequence[Child], *, clock: Clock, say: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, children: Sequence[Child], *, clock: Clock) -> None:
         self._children = list(children)
         self._clock = clock
-        self._say = say
         self._renew = False
 
     def run(self, stop: StopSignal) -> int:
@@ -133,7 +130,13 @@ class Supervisor:
             return 1
         self._end(child)  # its end of the pipe
         wait = child.restarts.wait(now - child.started_at)
-        self._say(f"The {child.name} ended ({_ending(code)}); it is started again in {wait:.1f} s.")
+        log.warning(
+            "The %s ended (%s); it restarts in %.1f s",
+            child.name,
+            _ending(code),
+            wait,
+            extra={"action": "child.ended", "child": child.name, "child_pid": process.pid},
+        )
         child.due_at = now + wait
         return None
 

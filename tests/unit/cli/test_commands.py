@@ -263,7 +263,7 @@ def test_the_reference_names_every_command_and_option(cli: Cli) -> None:
     for command in COMMANDS:
         _, _, section = page.partition(f"\n## vedette {command}\n")
         assert section, command
-        shown = set(re.findall(r"^ +(--[a-z]+)", cli(*command.split(), "--help").stdout, re.MULTILINE))
+        shown = set(re.findall(r"^ +(--[a-z-]+)", cli(*command.split(), "--help").stdout, re.MULTILINE))
         missing = {option for option in shown if option not in section.partition("\n## ")[0]}
         assert not missing, f"{command}: {missing}"
 

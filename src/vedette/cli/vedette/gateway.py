@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.processes.logging_setup import (
+    LogFormat,
+    LogLevel,
+    LogOptions,
+    log_loop_exceptions,
+    process_logging,
+)
 
 if TYPE_CHECKING:
     from vedette.processes.supervisor import Child
@@ -31,6 +38,8 @@ def gateway(
             "--workers", metavar="N", min=1, max=256, help="How many; one for each core, or 18,000 clients."
         ),
     ] = 1,
+    log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
     role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
 ) -> None:
     """Run gateway workers for the engine of a data directory (`vedette serve` on the same machine).
@@ -42,8 +51,10 @@ def gateway(
     Examples:
       vedette gateway --workers 2 --port 7709
     """
+    logs = LogOptions(level=log_level, format=log_format)
     if role.startswith("worker"):
-        _worker(data, host, port, role)
+        with process_logging(logs, process=f"gateway-{role}"):
+            _worker(data, host, port, role)
         return
     from vedette.cli.output.display import TableDisplay
     from vedette.clock import SystemClock
@@ -53,21 +64,20 @@ def gateway(
 
     _engine_socket(data)
     check_free(host, port, "--port")
-    children = [worker_child(data, host, port, number) for number in range(workers)]
-    display = TableDisplay()
-    with StopSignal() as stop:
+    children = [worker_child(data, host, port, number, logs) for number in range(workers)]
+    with process_logging(logs, process="gateway", announce=data), StopSignal() as stop:
         count = "1 gateway worker" if workers == 1 else f"{workers} gateway workers"
-        display.out.print(f"{count} on {host}:{port}; Ctrl-C ends.")
-        code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
+        TableDisplay().out.print(f"{count} on {host}:{port}; Ctrl-C ends.")
+        code = Supervisor(children, clock=SystemClock()).run(stop)
     raise typer.Exit(code)
 
 
-def worker_child(data: str, host: str, port: int, number: int) -> Child:
+def worker_child(data: str, host: str, port: int, number: int, logs: LogOptions) -> Child:
     """One worker, for a supervisor. It is ready when it has written down its process id."""
     from vedette.processes.supervisor import Child
 
     role = f"worker-{number}"
-    options = ["--data", data, "--host", host, "--port", str(port), "--role", role]
+    options = ["--data", data, "--host", host, "--port", str(port), "--role", role, *logs.arguments()]
     command = [sys.executable, "-m", "vedette", "gateway", *options]
 
     def is_ready(pid: int) -> bool:
@@ -116,6 +126,7 @@ def _worker(data: str, host: str, port: int, role: str) -> None:
 
     async def main() -> None:
         stop = asyncio.Event()
+        log_loop_exceptions(asyncio.get_running_loop())
         stop_asked(asyncio.get_running_loop(), stop)
         limits = GatewayLimits.of(settings)
         worker = GatewayWorker(

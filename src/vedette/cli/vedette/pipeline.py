@@ -10,13 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vedette.cli.errors import CommandFailed
-from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
-from vedette.processes.pipeline_runner import LOCK_FILE, speak_into_log
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
+from vedette.processes.pipeline_runner import LOCK_FILE, redirect_output_to_log
+
+if TYPE_CHECKING:
+    from vedette.pipeline.service import PipelineService
+    from vedette.settings import Settings
 
 __all__ = ["pipeline"]
 
@@ -35,6 +40,8 @@ def pipeline(
             "--store", metavar="URL", help="PostgreSQL for journal and registry; default: files in DIR."
         ),
     ] = None,
+    log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
     role: Annotated[str, typer.Option("--role", hidden=True)] = "",
 ) -> None:
     """Read the sources of a data directory, match their changes, deliver them to gateways, until Ctrl-C.
@@ -44,59 +51,78 @@ def pipeline(
       vedette pipeline
       vedette pipeline --master spark://host:7077 --store postgresql://host/vedette
     """
-    from vedette.control.controller import Targets
-    from vedette.pipeline.service import PipelineService
-    from vedette.processes.signals import StopSignal
-    from vedette.settings import load_settings
-    from vedette.transport.secret import directory_secret
-
     directory = directory_of(data)
     if directory is None:
         raise CommandFailed(f"{data} is no directory. The pipeline keeps its checkpoints in one: --data DIR.")
     directory.mkdir(parents=True, exist_ok=True)
-    if role == "child":
-        speak_into_log(directory)
+    supervised = role == "child"
+    before = redirect_output_to_log(directory) if supervised else None
+    logs = LogOptions(level=log_level, format=log_format)
+    with process_logging(logs, process="pipeline", announce=None if supervised else data, copy_to=before):
+        _run(directory, master=master, store=store, supervised=supervised)
+
+
+def _run(directory: Path, *, master: str | None, store: str | None, supervised: bool) -> None:
+    """Run the pipeline in a thread until it is asked to stop."""
+    from vedette.processes.audit_log import audit_logging
+    from vedette.processes.signals import StopSignal
+    from vedette.settings import load_settings
+
     stop = Flag()
     failures: list[BaseException] = []
     with _alone(directory), StopSignal() as signal:
         settings = load_settings(directory, os.environ, pipeline_master=master)
-        service = PipelineService(
-            directory,
-            secret=directory_secret(directory).hex(),
-            store=store or settings.pipeline_store or None,
-            master=settings.pipeline_master,
-            retention_seconds=settings.journal_retention_seconds,
-            targets=Targets(
-                lag_limit_seconds=settings.pipeline_lag_limit_seconds,
-                delivery_p99_seconds=settings.slo_delivery_seconds,
-                bloom_false_positives=settings.slo_false_positive_share,
-            ),
-            metrics_port=settings.pipeline_metrics_port,
-            index_bytes=settings.pipeline_index_megabytes << 20,
-        )
+        service = _open_service(directory, settings, store)
 
         def run() -> None:
             try:
                 service.run(stop)
             except BaseException as error:
                 failures.append(error)
-                raise
 
-        thread = Thread(target=run, name="vedette-pipeline-run")
-        thread.start()
-        supervised = role == "child"
-        if not supervised:
-            print("The pipeline is starting; Spark takes some seconds. Ctrl-C ends it.", flush=True)
-        while thread.is_alive() and not signal.wait(0.1) and not (supervised and _is_orphan()):
-            pass
-        stop.set()
-        if not service.has_begun and not failures:
-            os._exit(0)  # Java is still starting: there is nothing to end in good order, and it ends with us
-        thread.join()
+        with audit_logging(
+            directory,
+            process="pipeline",
+            max_bytes=settings.audit_log_bytes,
+            max_files=settings.audit_log_files,
+        ):
+            thread = Thread(target=run, name="vedette-pipeline-run")
+            thread.start()
+            if not supervised:
+                print("The pipeline is starting; Spark takes some seconds. Ctrl-C ends it.", flush=True)
+            while thread.is_alive() and not signal.wait(0.1) and not (supervised and _is_orphan()):
+                pass
+            stop.set()
+            if not service.has_begun and not failures:
+                os._exit(
+                    0
+                )  # Java is still starting: nothing has to be closed, and Java ends with this process
+            thread.join()
     if failures:
         raise failures[0]
     if not supervised:
-        print("The pipeline has stopped; it goes on where it was.")
+        print("The pipeline has stopped. The next start continues where it ended.")
+
+
+def _open_service(directory: Path, settings: Settings, store: str | None) -> PipelineService:
+    from vedette.control.controller import Targets
+    from vedette.pipeline.service import PipelineService
+    from vedette.transport.secret import directory_secret
+
+    return PipelineService(
+        directory,
+        secret=directory_secret(directory).hex(),
+        store=store or settings.pipeline_store or None,
+        master=settings.pipeline_master,
+        retention_seconds=settings.journal_retention_seconds,
+        targets=Targets(
+            lag_limit_seconds=settings.pipeline_lag_limit_seconds,
+            delivery_p99_seconds=settings.slo_delivery_seconds,
+            bloom_false_positives=settings.slo_false_positive_share,
+        ),
+        metrics_port=settings.pipeline_metrics_port,
+        index_bytes=settings.pipeline_index_megabytes << 20,
+    )
 
 
 @contextmanager

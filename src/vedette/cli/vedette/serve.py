@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vedette.cli.command_path import as_typed
-from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.processes.logging_setup import (
+    LogFormat,
+    LogLevel,
+    LogOptions,
+    log_loop_exceptions,
+    process_logging,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +62,8 @@ def serve(
             help="Run the Spark pipeline here when there are sources (needs Java).",
         ),
     ] = True,
+    log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
     role: Annotated[str, typer.Option("--role", hidden=True)] = "supervisor",
 ) -> None:
     """Serve a data directory until Ctrl-C or SIGTERM.
@@ -73,8 +82,10 @@ def serve(
       vedette serve --demo
       vedette serve --data /var/lib/vedette --workers 2
     """
+    logs = LogOptions(level=log_level, format=log_format)
     if role == "engine":
-        _engine(data, host, port, http_port, workers, pace if demo else None, pipeline=pipeline)
+        with process_logging(logs, process="engine"):
+            _engine(data, host, port, http_port, workers, pace if demo else None, pipeline=pipeline)
         return
     from vedette.cli.output.display import TableDisplay
     from vedette.cli.vedette.gateway import worker_child
@@ -91,7 +102,7 @@ def serve(
     directory = directory_of(data)
     options = ["--data", data, "--host", host, "--port", str(port), "--http-port", str(http_port)]
     options += ["--workers", str(workers), "--pace", str(pace), *(["--demo"] if demo else [])]
-    options += [] if pipeline else ["--no-pipeline"]
+    options += [*([] if pipeline else ["--no-pipeline"]), *logs.arguments()]
     command = [sys.executable, "-m", "vedette", "serve", "--role", "engine", *options]
 
     def is_ready(pid: int) -> bool:
@@ -99,14 +110,13 @@ def serve(
         return directory is None or (found is not None and found.pid == pid)
 
     children = [Child("engine", command, is_ready, leads=True)]
-    children += [worker_child(data, host, port, number) for number in range(workers)]
+    children += [worker_child(data, host, port, number, logs) for number in range(workers)]
     if directory is not None:
-        children.append(folder_child(data, directory))
-    display = TableDisplay()
+        children.append(folder_child(data, directory, logs))
     if pipeline and directory is not None:
-        children.append(pipeline_child(data, directory, display.note))
-    with StopSignal() as stop:
-        code = Supervisor(children, clock=SystemClock(), say=display.note).run(stop)
+        children.append(pipeline_child(data, directory, TableDisplay().out.print, logs))
+    with process_logging(logs, process="serve", announce=data), StopSignal() as stop:
+        code = Supervisor(children, clock=SystemClock()).run(stop)
     raise typer.Exit(code)
 
 
@@ -129,6 +139,7 @@ def _engine(
 
         async def main() -> None:
             stop = asyncio.Event()
+            log_loop_exceptions(asyncio.get_running_loop())
             stop_asked(asyncio.get_running_loop(), stop)
             await serve_home(home, options, started=started, stop=stop)
 

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vedette.cli.options import DEFAULT_DATA, DataOption
+from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption
 from vedette.cli.wqm.access import clock_of, directory_at
 from vedette.errors import IngestError, StoreError
+from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
 from vedette.processes.supervisor import Restarts
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from vedette.processes.signals import StopSignal
     from vedette.search.folders.daemon import FolderDaemon
 
@@ -30,6 +33,8 @@ _LOOK_SECONDS = 0.5
 
 def daemon(
     data: DataOption = DEFAULT_DATA,
+    log_level: LogLevelOption = LogLevel.WARNING,
+    log_format: LogFormatOption = LogFormat.TEXT,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
     """Watch the folders and take up what changes, in the foreground, until Ctrl-C or SIGTERM.
@@ -41,41 +46,48 @@ def daemon(
       wqm watch add ~/notes --collection notes
       wqm daemon
     """
-    from vedette.processes.folder_daemon import open_daemon
     from vedette.processes.signals import StopSignal
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("vedette").setLevel(logging.WARNING if supervised else logging.INFO)
-    directory = directory_at(data, make=True)
-    if supervised:
-        _stop_with_the_supervisor()
-    restarts = Restarts(first_seconds=1.0, cap_seconds=30.0)
-    with StopSignal() as stop:
-        over = has_begun = False
-        while not over:
-            began = clock_of().monotonic()
-            try:
-                with open_daemon(directory, data) as made:
-                    if not supervised and not has_begun:
-                        print(f"Watching the folders of {directory}. Ctrl-C ends it.", flush=True)
-                    has_begun = True
-                    _run(made, stop)
-                break
-            except (StoreError, IngestError) as error:
-                # Its disk is full, say: what it has open is of no use, and it cannot be opened anew until that ends.
-                if not has_begun:
-                    raise
-                failure = error
-            wait = restarts.wait(clock_of().monotonic() - began)
-            log.error(
-                "The daemon cannot go on and starts over in %.0f s: %s",
-                wait,
-                failure,
-                extra={"action": "daemon.restart"},
-            )
-            over = stop.wait(wait)
+    logs = LogOptions(level=log_level, format=log_format)
+    with process_logging(logs, process="folder-daemon", announce=None if supervised else data):
+        directory = directory_at(data, make=True)
+        if supervised:
+            _stop_with_the_supervisor()
+        with StopSignal() as stop:
+            _run_until_stopped(directory, data, stop, supervised=supervised)
     if not supervised:
-        print("Stopped. What was not done yet is in the queue.")
+        print("Stopped. Unfinished files stay in the queue.")
+
+
+def _run_until_stopped(directory: Path, data: str, stop: StopSignal, *, supervised: bool) -> None:
+    """Run the daemon; open everything again after a failure of the disk or the vector store."""
+    from vedette.processes.folder_daemon import open_daemon
+
+    restarts = Restarts(first_seconds=1.0, cap_seconds=30.0)
+    has_begun = False
+    while True:
+        began = clock_of().monotonic()
+        try:
+            with open_daemon(directory, data) as made:
+                if not supervised and not has_begun:
+                    print(f"Watching the folders of {directory}. Ctrl-C ends it.", flush=True)
+                has_begun = True
+                _run(made, stop)
+            return
+        except (StoreError, IngestError) as error:
+            # A full disk, for instance: open stores are unusable, and opening them again fails until there is space.
+            if not has_begun:
+                raise
+            failure = error
+        wait = restarts.wait(clock_of().monotonic() - began)
+        log.error(
+            "The folder daemon failed and restarts in %.0f s: %s",
+            wait,
+            failure,
+            extra={"action": "daemon.restarting", "data": str(directory)},
+        )
+        if stop.wait(wait):
+            return
 
 
 def _run(made: FolderDaemon, stop: StopSignal) -> None:

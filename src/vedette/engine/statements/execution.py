@@ -81,7 +81,7 @@ def _watched(session: Asker, context: Context) -> PolicyGuard:
     )
     sight = Sight(policies, own, session.database.state.schema)
     context.view = sight
-    return PolicyGuard(policies, own, sight, session.bindings)
+    return PolicyGuard(policies, own, sight, session.bindings, session.database.name)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------

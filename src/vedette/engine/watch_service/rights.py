@@ -9,6 +9,7 @@ from vedette.engine.statements import execution
 from vedette.engine.watch_service.compile import CompiledWatch
 from vedette.errors import PolicyError, WatchError
 from vedette.language.compile.execution_context import Context
+from vedette.language.parser.redaction import redact_literals
 from vedette.language.resolve.tree import AttributeOf, EdgeElement, NodeElement, subexpressions
 from vedette.policy.decisions import holds
 from vedette.policy.guard import PolicyGuard
@@ -39,8 +40,9 @@ def check_watch_rights(request: Request, compiled: CompiledWatch) -> PolicyGuard
             session.actor,
             extra={
                 "action": "watch.denied",
+                "tenant": session.database.name,
                 "actor": session.actor,
-                "pattern": request.text,
+                "pattern": redact_literals(request.text),
                 "reason": denied,
             },
         )

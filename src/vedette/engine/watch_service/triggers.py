@@ -184,6 +184,6 @@ class Triggers:
         if watch.actor is not None and state.schema.policies:
             own = Context(view=view, now=context.now, tick=state.tick, actor=watch.actor)
             context.view = Sight(state.program.policies, own, state.schema)
-            guard = PolicyGuard(state.program.policies, own, context.view)
+            guard = PolicyGuard(state.program.policies, own, context.view, tenant=database.name)
         context.writer = Writer(transaction, {}, guard)
         return context

@@ -77,8 +77,8 @@ class Requests:
         if isinstance(error, FrameError):
             return {"code": error.code, "message": error.text}
         reference = f"{client.conn:x}-{self._broker.clock.now():%H%M%S%f}"
-        extra = {"action": "broker.request_failed", "reference": reference}
-        log.error("A request failed", exc_info=error, extra=extra)
+        ids = {"tenant": client.desk.tenant, "conn": client.conn, "reference": reference}
+        log.error("A request failed", exc_info=error, extra={"action": "broker.request_failed", **ids})
         return {"code": "internal", "message": f"internal error; the log has it under {reference}"}
 
     def _refuse(self, client: Client, record: Any, payload: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ def through_policies(client: Client, wanted: Wanted, pattern: str) -> Wanted:
     used = _attributes(wanted.condition.expression, wanted.watch)
     database = client.desk.database
     sights = check_collection_rights(database, client.actor, wanted.collections, used, pattern)
-    return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, client.actor))
+    return wanted if sights is None else replace(wanted, eyes=_eyes(database, wanted, sights, client.actor))
 
 
 def as_shown_to(actor: str | None, database: Database, wanted: Wanted) -> Wanted:
@@ -51,7 +51,7 @@ def as_shown_to(actor: str | None, database: Database, wanted: Wanted) -> Wanted
     if actor is None:
         return wanted
     sights = collection_sights(database, actor, wanted.collections)
-    return wanted if sights is None else replace(wanted, eyes=_eyes(wanted, sights, actor))
+    return wanted if sights is None else replace(wanted, eyes=_eyes(database, wanted, sights, actor))
 
 
 def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
@@ -67,7 +67,7 @@ def _attributes(condition: Expression, watch: WatchForm | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _eyes(wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, Eyes]:
+def _eyes(database: Database, wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, Eyes]:
     """Raises E8001 where policies have no meaning for documents, E6204 where the filter has none through policies."""
     found = {}
     for name, rules in sights.items():
@@ -75,7 +75,8 @@ def _eyes(wanted: Wanted, sights: CollectionSights, actor: str) -> Mapping[str, 
         try:
             sight = sight_of(form)
         except SubscriptionError as error:
-            extra = {"action": "watch.denied", "actor": actor, "pattern": name, "reason": error.text}
+            ids = {"tenant": database.name, "actor": actor, "pattern": name}
+            extra = {"action": "watch.denied", **ids, "reason": error.text}
             _audit.warning("A watch was denied to %s", actor, extra=extra)
             raise WatchError("E8001", "Watch pattern denied") from None
         assert sight is not None
@@ -138,5 +139,5 @@ class RightsReview:
         wanted = stream.wanted
         sights = collection_sights(stream.desk.database, stream.actor, wanted.collections)
         if sights != wanted.sights:
-            eyes = None if sights is None else _eyes(wanted, sights, stream.actor)
+            eyes = None if sights is None else _eyes(stream.desk.database, wanted, sights, stream.actor)
             self._see_anew(stream, eyes)

@@ -1,7 +1,7 @@
-"""Who began and ended to listen, and who could not go on: one line each, for those who have to know afterwards.
+"""Audit records of the gateway: a subscription begins or ends, a resume is refused.
 
-The lines go to the logger `vedette.gateway.streams.audit` at INFO, each with its `action` and the ids
-(seeds/realtime-watching.md §5).
+They go to the logger `vedette.gateway.audit` at INFO, each with its `action` and the ids of tenant, actor, connection
+and subscription.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 log = logging.getLogger("vedette.gateway.audit")
+_SENTENCES = {
+    "subscription.created": "A subscription begins",
+    "subscription.ended": "A subscription ends",
+    "resume.refused": "A resume was refused",
+}
 
 
 def audit(client: Client, action: str, sub: str, **more: Any) -> None:
-    """`action`: subscription.created, subscription.ended, resume.refused."""
+    """Log one record; `action` is a key of `_SENTENCES`."""
     if not log.isEnabledFor(logging.INFO):
         return
     ids = {"tenant": client.desk.tenant, "actor": client.actor, "conn": client.conn, "sub": sub, **more}
-    log.info("%s %s", action, ids, extra={"action": action, **ids})
+    log.info(_SENTENCES[action], extra={"action": action, **ids})

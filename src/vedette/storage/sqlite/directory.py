@@ -23,7 +23,7 @@ from vedette.storage.sqlite.errors import translated
 from vedette.storage.sqlite.lock import EngineLock
 from vedette.storage.sqlite.store import SqliteStore
 
-__all__ = ["DirectoryHome", "list_databases"]
+__all__ = ["LAYOUT", "DirectoryHome", "list_databases", "read_format"]
 
 LAYOUT = 1
 _FORMAT = re.compile(r"vedette data directory, format (\d+)\n")
@@ -79,6 +79,15 @@ def list_databases(directory: Path) -> list[str]:
             return []
         names = (decode_name(path.stem) for path in _databases(directory).glob(f"*{_ENDING}"))
         return sorted((name for name in names if name is not None), key=by_name)
+
+
+def read_format(directory: Path) -> int | None:
+    """Return the format version that a data directory states; None when it states none, as a new one."""
+    try:
+        found = _FORMAT.fullmatch((directory / "format").read_text(errors="replace"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
 
 
 def _databases(directory: Path) -> Path:
