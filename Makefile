@@ -1,5 +1,5 @@
 # Everything here works on a fresh machine: each target first sets up what it needs, and is quick the second time.
-#   make test ARGS="tests/shape -x"     passes ARGS to pytest (likewise check, soak, run)
+#   make test ARGS="tests/architecture -x"     passes ARGS to pytest (likewise check, soak, run)
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help

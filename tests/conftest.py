@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgres import postgres_url
+from tests.support.postgres_server import postgres_url
 from vedette.compiled import is_compiled
 
 __all__ = ["postgres_url"]  # a fixture that a conftest imports is there for all tests

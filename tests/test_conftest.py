@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import ROOT
 
 CONFTEST = """
 from tests.conftest import pytest_collection_modifyitems, pytest_make_collect_report, pytest_runtest_makereport

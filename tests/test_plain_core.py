@@ -6,18 +6,19 @@ In a process of its own, since a process has one core. What reaches inside the c
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize(
     "selection",
     [
-        pytest.param(["-m", "plain_core", "tests/unit"], id="what reaches inside"),
-        pytest.param(["tests/properties/test_watch_known_cases.py"], id="what breaks other engines"),
+        pytest.param(["-m", "plain_core", "tests/integration"], id="what reaches inside"),
+        pytest.param(
+            ["tests/properties/regressions/test_watch_known_cases.py"], id="what breaks other engines"
+        ),
         pytest.param(["tests/stories", "-k", "memory"], id="stories"),
     ],
 )

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from tests.postgres import PostgresUnavailable, Server
+from tests.support.postgres_server import PostgresUnavailable, Server
 
 
 def test_the_server_answers(postgres_url: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.storage import fresh_database
+from tests.support.faulty_disk import fresh_database
 from vedette.errors import StoreError
 from vedette.storage.catalog import open_home
 from vedette.storage.seam import Batch, ElementRecord, Home, JournalRow, Loaded, Store

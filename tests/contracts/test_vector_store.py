@@ -11,7 +11,7 @@ import httpx
 import pytest
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from tests.qdrant_server import qdrant_server
+from tests.support.qdrant_server import qdrant_server
 from vedette.errors import IngestError
 from vedette.search.chunking import Chunk
 from vedette.search.document import Place

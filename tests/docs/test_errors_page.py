@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from tests.support.paths import DOCS
 from vedette import errors
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(E\d{4})` \| `([A-Z_]+)` \|(.*)$", PAGE, re.MULTILINE)
 HEADINGS = re.findall(r"^## ([a-z ]+?)(?::[^`\n]*| )\(`(\w+)`\)$", PAGE, re.MULTILINE)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.docs.examples import ExampleFailed, Page, blocks_of, render
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from tests.support.paths import DOCS
 from vedette.handshake import circuit_breaker as circuit
 from vedette.handshake import health
 from vedette.handshake.config import BackoffConfig, CircuitConfig, DegradationConfig, PatternConfig
@@ -14,7 +14,7 @@ from vedette.handshake.failures import POLICIES, FailureKind
 from vedette.handshake.retry import backoff_ms
 from vedette.handshake.sink import SINK_CIRCUIT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "handshake.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "handshake.md").read_text(encoding="utf-8")
 
 
 def table(heading: str, number: int = 0) -> list[list[str]]:

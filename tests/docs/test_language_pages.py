@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from tests.support.paths import DOCS
 from vedette.errors import CODES
 from vedette.language.functions.registry import FUNCTIONS
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+REFERENCE = DOCS / "reference"
 
 
 def first_cells(text: str) -> list[str]:

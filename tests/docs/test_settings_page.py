@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.paths import DOCS
 from vedette.settings import Settings, checked
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "settings.md").read_text(encoding="utf-8")
 ROWS = {
     name: (default, allowed)
     for name, default, allowed in re.findall(

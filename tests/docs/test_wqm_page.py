@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer.main
 
+from tests.support.paths import DOCS
 from vedette.cli.wqm import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "wqm.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "reference" / "wqm.md").read_text(encoding="utf-8")
 
 
 def listed() -> dict[str, set[str]]:

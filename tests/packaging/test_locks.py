@@ -11,8 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.packaging.locks import LockedPackage, applicable, missing_requirements, read_lock
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.wheels import locked_line, write_sdist, write_wheel
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SETUP_SECONDS = 100
 
 # A build backend that writes its own version into what it builds.

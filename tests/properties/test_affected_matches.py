@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from tests.properties.engine_driver import Driver
-from tests.properties.graph_model import ModelGraph, ModelTransaction
-from tests.properties.ontology_model import OntologyModel, random_ontology
-from tests.properties.query_model import ConstraintModel, matches, value_of
-from tests.properties.random_graphs import random_graph
-from tests.properties.random_queries import random_constraint
-from tests.properties.random_writes import random_write
+from tests.properties.models.engine_driver import Driver
+from tests.properties.models.graph import ModelGraph, ModelTransaction
+from tests.properties.models.ontology import OntologyModel, random_ontology
+from tests.properties.models.query import ConstraintModel, matches, value_of
+from tests.properties.strategies.random_graphs import random_graph
+from tests.properties.strategies.random_queries import random_constraint
+from tests.properties.strategies.random_writes import random_write
 from vedette.engine.state.graph_state import GraphState
 from vedette.language.compile.affected_matches import AffectedMatches
 from vedette.language.compile.execution_context import Context

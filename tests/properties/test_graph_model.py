@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 import vedette
-from tests.properties.engine_driver import Driver, elements_of
-from tests.properties.graph_model import ModelError, ModelGraph, ModelState, ModelTransaction
-from tests.properties.ontology_model import OntologyModel, random_ontology
-from tests.properties.query_model import ConstraintModel, QueryModel, answer, same_rows
-from tests.properties.random_graphs import random_graph, small
-from tests.properties.random_queries import random_constraint, random_query
+from tests.properties.models.engine_driver import Driver, elements_of
+from tests.properties.models.graph import ModelError, ModelGraph, ModelState, ModelTransaction
+from tests.properties.models.ontology import OntologyModel, random_ontology
+from tests.properties.models.query import ConstraintModel, QueryModel, answer, same_rows
+from tests.properties.strategies.random_graphs import random_graph, small
+from tests.properties.strategies.random_queries import random_constraint, random_query
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SESSIONS = 3

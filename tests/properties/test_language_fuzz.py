@@ -6,19 +6,19 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.language.corpus import (
+from tests.support.paths import DOCS
+from tests.unit.language.parser.corpus import (
     accepted_ontologies,
     accepted_scripts,
     rejected_ontologies,
     rejected_scripts,
 )
-from tests.unit.language.ebnf import read_page
+from tests.unit.language.parser.ebnf import read_page
 from vedette.errors import InvalidStatement, ParseError, VedetteError, WatchError
 from vedette.language.parser import (
     parse_declarations,
@@ -41,7 +41,7 @@ READERS: tuple[Callable[[str], object], ...] = (
 )
 SCRIPTS = [case.text for case in accepted_scripts() + rejected_scripts()]
 ONTOLOGIES = [case.text for case in accepted_ontologies() + rejected_ontologies()]
-GRAMMAR = read_page(Path(__file__).parents[2] / "docs" / "reference" / "grammar.md")
+GRAMMAR = read_page(DOCS / "reference" / "grammar.md")
 
 
 def pieces(texts: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.properties.language_trees import declarations, expressions, options, statements
+from tests.properties.strategies.language_trees import declarations, expressions, options, statements
 from vedette.language.parser import (
     parse_declarations,
     parse_expression,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import vedette
 from tests.conftest import SOAK
-from tests.properties.watch_fold import Fold
+from tests.properties.models.watch_fold import Fold
 from vedette.engine.data_directory import Vedette
 from vedette.engine.layer0.view import LayerEyes, LayerZero
 from vedette.engine.session.session import Session

@@ -8,13 +8,13 @@ from random import Random
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from tests.properties.engine_driver import Driver
-from tests.properties.graph_model import ModelGraph, ModelTransaction
-from tests.properties.ontology_model import random_ontology
-from tests.properties.policy_model import POLICIES, seen
-from tests.properties.query_model import QueryModel, answer, same_rows
-from tests.properties.random_graphs import random_graph, small
-from tests.properties.random_queries import random_query
+from tests.properties.models.engine_driver import Driver
+from tests.properties.models.graph import ModelGraph, ModelTransaction
+from tests.properties.models.ontology import random_ontology
+from tests.properties.models.policy import POLICIES, seen
+from tests.properties.models.query import QueryModel, answer, same_rows
+from tests.properties.strategies.random_graphs import random_graph, small
+from tests.properties.strategies.random_queries import random_query
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import vedette
-from tests.properties.engine_driver import Driver
-from tests.properties.graph_model import ModelGraph
-from tests.properties.ontology_model import OntologyModel, random_ontology
-from tests.properties.policy_model import POLICIES, seen
-from tests.properties.random_graphs import random_graph
-from tests.properties.random_queries import random_query
+from tests.properties.models.engine_driver import Driver
+from tests.properties.models.graph import ModelGraph
+from tests.properties.models.ontology import OntologyModel, random_ontology
+from tests.properties.models.policy import POLICIES, seen
+from tests.properties.strategies.random_graphs import random_graph
+from tests.properties.strategies.random_queries import random_query
 
 SOAK = os.environ.get("VEDETTE_SOAK", "") not in {"", "0"}
 SEARCH = settings(

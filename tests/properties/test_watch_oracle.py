@@ -9,8 +9,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import SOAK
-from tests.properties.watch_cases import Case, case_of, cases
-from tests.properties.watch_oracle import Oracle, shortest
+from tests.properties.models.watch_oracle import Oracle, shortest
+from tests.properties.strategies.watch_cases import Case, case_of, cases
 
 BY_NUMBER = 40_000 if SOAK else 450
 BY_STRUCTURE = 5_000 if SOAK else 80

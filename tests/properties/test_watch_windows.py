@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import vedette
 from tests.conftest import SOAK
-from tests.properties.watch_fold import frozen
-from tests.properties.window_model import AGGREGATES, History, Snapshot, WindowSpec, told_by
+from tests.properties.models.watch_fold import frozen
+from tests.properties.models.window import AGGREGATES, History, Snapshot, WindowSpec, told_by
 from vedette.change import Event
 from vedette.engine.session.session import Session
 from vedette.errors import VedetteError

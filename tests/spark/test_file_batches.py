@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.qdrant_server import qdrant_server
-from tests.unit.ingest.pdf_file import pdf_of
+from tests.support.pdf_file import pdf_of
+from tests.support.qdrant_server import qdrant_server
 from vedette.clock import SystemClock
 from vedette.pipeline.queries.file_batches import (
     BulkConfig,

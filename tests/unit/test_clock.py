@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from tests.engine import PATIENCE
+from tests.support.databases import PATIENCE
 from vedette.clock import SystemClock
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
 from vedette.clock import SystemClock
 from vedette.handshake.config import HealthConfig, WatchFolderConfig
 from vedette.handshake.failures import Failure, FailureKind
 from vedette.handshake.tables import HandshakeTables
 
-PROGRAM = Path(__file__).with_name("busy_process.py")
+PROGRAM = ROOT / "tests" / "support" / "busy_process.py"
 
 
 def start(file: Path, verb: str, count: int, *more: str) -> subprocess.Popen[str]:

@@ -1,0 +1,62 @@
+"""Packages import only what stands below them. The order is in pyproject.toml, the reasons in docs/design/layers.md."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.modules import ROOT
+
+
+def lint_imports(source: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter on the package vedette below `source`. PYTHONPATH goes before the installed project."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--config", ROOT / "pyproject.toml", "--no-cache"],
+        env={"PYTHONPATH": str(source), "LC_ALL": "C.UTF-8"},
+        cwd=source,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_layers_are_kept() -> None:
+    done = lint_imports(ROOT / "src")
+    assert done.returncode == 0, f"an import goes up instead of down:\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("language", "engine"),
+        ("watch", "queue"),
+        ("queue", "policy"),
+        ("storage", "watch"),
+        ("errors", "language"),
+        ("engine", "testing"),
+        ("sources", "pipeline"),
+    ],
+)
+def test_an_import_that_goes_up_is_found(tmp_path: Path, importer: str, imported: str) -> None:
+    write_package(tmp_path, {importer: f"from vedette import {imported}", imported: ""})
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    assert f"vedette.{importer} is not allowed to import vedette.{imported}" in done.stdout
+
+
+def test_a_package_without_a_layer_is_found(tmp_path: Path) -> None:
+    write_package(tmp_path, {"values": "", "stray": ""})
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    assert "stray" in done.stdout
+
+
+def write_package(folder: Path, modules: dict[str, str]) -> None:
+    (folder / "vedette").mkdir()
+    (folder / "vedette" / "__init__.py").touch()
+    for name, text in modules.items():
+        (folder / "vedette" / f"{name}.py").write_text(text)

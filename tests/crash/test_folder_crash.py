@@ -1,0 +1,170 @@
+"""SIGKILL of the folder daemon in the middle of a storm: no task is lost, no chunk orphaned or doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.crash.processes.folder_storm import content, rebuilt, storm
+from vedette.cli.wqm.access import daemon_link
+from vedette.errors import IngestError
+from vedette.handshake.config import WatchFolderConfig
+from vedette.handshake.tables import HandshakeTables
+from vedette.search.file_queue.task_table import QueueTable
+
+SOAK = bool(os.environ.get("VEDETTE_SOAK"))
+DAEMON = [sys.executable, "-m", "vedette.cli.wqm"]
+SPARK_DAEMON = [sys.executable, str(Path(__file__).parent / "processes" / "spark_daemon.py")]
+ENVIRONMENT = {**os.environ, "VEDETTE_EMBEDDER": "hashing", "VEDETTE_FILES_ON_SPARK": "never"}
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))]
+
+
+def started(command: list[str], data: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*command, "daemon", "--data", str(data)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**ENVIRONMENT, **environment},
+    )
+
+
+def said(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"it ended without saying {words!r}")
+
+
+def calmed(root: Path, data: Path) -> None:
+    """No more damaged files, and a daemon that may live until nothing is left to do."""
+    for damaged in root.rglob("*.pdf"):
+        damaged.unlink()
+    with HandshakeTables(data / "handshake.db") as tables:
+        tables.reset_errors("w")
+        tables.enable_watch("w")
+    with started(DAEMON, data) as process:
+        said(process, "Watching the folders")
+        for _ in range(2):  # the second finds what was written too recently to be sure of
+            subprocess.run(
+                [*DAEMON, "watch", "sync", "--data", str(data)],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                env=ENVIRONMENT,
+                timeout=120,
+            )
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    table = QueueTable(data / "handshake.db")
+    left = {image.task.path for image in table.all() if image.dead_at is None}
+    table.close()
+    assert left == set()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    root, data = tmp_path / "root", tmp_path / "data"
+    root.mkdir()
+    with HandshakeTables(data / "handshake.db") as tables:
+        config = WatchFolderConfig(
+            watch_id="w",
+            path=str(root),
+            collection="docs",
+            debounce_seconds=0.05,
+            ignore_patterns=("*.tmp",),
+        )
+        tables.add_watch(config)
+    return root, data
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+    (root, data), chance = places, random.Random(seed)
+    for _ in range(2):
+        storm(root, chance, 60)
+        with started(DAEMON, data) as process:
+            said(process, "Watching the folders")
+            storm(root, chance, 60)
+            Event().wait(chance.random() * 0.5)  # by chance: anywhere is a good place to die
+            process.kill()
+    calmed(root, data)
+    assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
+    (root, data), chance = places, random.Random(seed)
+    for number in range(400):  # more than the daemon does by itself at once
+        (root / f"{number}.txt").write_text(f"text {number}\n" * chance.randrange(1, 200))
+    for turn in range(2 if SOAK else 1):
+        storm(root, chance, 100)
+        with started(SPARK_DAEMON, data, VEDETTE_FILES_ON_SPARK="auto") as process:
+            said(process, "batch")
+            if turn == 0:
+                (java,) = [pid for pid in children_of(process.pid) if "java" in command_of(pid)]
+                os.kill(java, signal.SIGKILL)  # Spark alone: the daemon goes on without it
+                wait_for(data, lambda found: len(found) > 200)
+            Event().wait(chance.random())  # anywhere from the start of a job to the next one's
+            assert process.poll() is None
+            process.kill()
+            process.communicate()
+        for path in root.glob("[0-9]*.txt"):
+            if chance.random() < 0.7:
+                path.write_text(f"changed {chance.random()}\n" * chance.randrange(1, 200))
+    calmed(root, data)
+    assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
+
+
+def test_the_disk_is_full_for_a_while(places: tuple[Path, Path], tmp_path: Path) -> None:
+    """Nothing can be written, then it can again: the daemon goes on by itself, and nothing is missing."""
+    root, data = places
+    (root / "before.md").write_text("# before\nwords\n")
+    with started(DAEMON, data) as process:
+        said(process, "Watching the folders")
+        wait_for(data, lambda found: "before.md" in found)
+        limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1_000, limits[1]))
+        for number in range(30):
+            (root / f"{number}.md").write_text(f"# {number}\n" + "many words\n" * 500)
+        Event().wait(3.0)  # it tries, and cannot
+        assert process.poll() is None
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+        wait_for(data, lambda found: len(found) == 31)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    with HandshakeTables(data / "handshake.db") as tables:
+        assert tables.watch("w").health.total_errors == 0, "no watch is punished for it"
+    assert content(data / "vectors") == rebuilt(root, tmp_path / "clean")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def wait_for(data: Path, condition: Callable[[set[str]], bool]) -> None:
+    """Until the files that can be found are these; the test's own time limit ends it."""
+    link = daemon_link(data)
+    while True:
+        with suppress(IngestError):  # it is starting over
+            if condition({Path(hit.path).name for hit in link.search("docs", "words", 10_000)}):
+                return
+        Event().wait(0.1)

@@ -1,0 +1,229 @@
+"""PostgreSQL that goes away: in between, in the middle of a commit, or to another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import psycopg
+import pytest
+
+from tests.support.faulty_disk import fresh_database
+from tests.support.postgres_proxy import Cut, PostgresProxy
+from vedette.errors import StoreError
+from vedette.storage.catalog import open_home
+from vedette.storage.postgres.catalog import PostgresHome
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Store
+from vedette.storage.sqlite.migrations import POSTGRES_MIGRATIONS, Migration
+
+NEXT = POSTGRES_MIGRATIONS[-1].version + 1
+WITH_NEXT = (
+    *POSTGRES_MIGRATIONS,
+    Migration(
+        version=NEXT,
+        summary="tags",
+        statements=(
+            "CREATE TABLE {schema}.tags (name text PRIMARY KEY)",
+            "INSERT INTO {schema}.tags SELECT DISTINCT type FROM {schema}.elements",
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def url(postgres_url: str) -> Iterator[str]:
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+def batch(tick: int) -> Batch:
+    return Batch(
+        tick=tick,
+        puts=[ElementRecord(f"n{tick}", "Task", b"{}")],
+        journal=[JournalRow(tick, f"t{tick}", "Task", f"n{tick}", None, b"{}", 0)],
+        meta=[("last", str(tick))],
+    )
+
+
+def check(store: Store, tick: int) -> None:
+    assert store.facts().tick == tick
+    assert sorted(record.id for record in store.elements()) == sorted(f"n{n}" for n in range(1, tick + 1))
+    assert [row.tick for row in store.read(0, 100)] == list(range(1, tick + 1))
+
+
+def disconnect_all(url: str, kind: str = "%") -> int:
+    """What an administrator or a restart does to the engine's connections."""
+    with psycopg.connect(url, autocommit=True) as db:
+        return len(
+            db.execute(
+                """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE %s""",
+                (kind,),
+            ).fetchall()
+        )
+
+
+def test_connections_lost_in_between_are_made_anew(url: str) -> None:
+    home = open_home(url)
+    store = home.open("default")
+    store.load()
+    for tick in range(1, 4):
+        store.append(batch(tick))
+        assert disconnect_all(url) >= 2, "the lock's connection and the store's"
+        assert len(store.read(0, 9)) == tick, "reading, too"
+        disconnect_all(url)
+    store.append(batch(4))
+    check(store, 4)
+    with pytest.raises(StoreError) as caught:
+        open_home(url)
+    assert caught.value.code == "E6002", "the lock was taken again, too"
+    home.close()
+
+
+@pytest.mark.parametrize("cut", get_args(Cut))
+def test_a_commit_whose_answer_is_lost_is_written_once(url: str, cut: Cut) -> None:
+    with PostgresProxy(url).running() as proxy:
+        home = open_home(proxy.url)
+        store = home.open("default")
+        store.load()
+        store.append(batch(1))
+        proxy.was_cut.clear()
+        proxy.cut_next = cut
+        last = store.append(batch(2))
+        assert proxy.was_cut.is_set()
+        assert last == store.last_offset()
+        check(store, 2)
+        store.append(batch(3))
+        check(store, 3)
+        home.close()
+
+
+def test_without_an_opening_a_lost_answer_is_an_error(url: str) -> None:
+    """A batch without a name cannot be found again, so it is not repeated: the caller's event ids decide."""
+    with PostgresProxy(url).running() as proxy:
+        home = open_home(proxy.url)
+        store = home.open("default")
+        row = JournalRow(0, "t", "shop::orders", "o1", None, b"{}", 0, source="shop", event_id="e1")
+        proxy.cut_next = "after"
+        with pytest.raises(StoreError) as caught:
+            store.append(Batch(journal=[row]))
+        assert caught.value.code == "E6001"
+        store.append(Batch(journal=[row]))
+        assert [line.event_id for line in store.read(0, 9)] == ["e1"]
+        home.close()
+
+
+def test_an_engine_that_lost_its_place_can_do_no_harm(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = open_home(url)
+    store = first.open("default")
+    store.load()
+    store.append(batch(1))
+    assert disconnect_all(url)
+    second = open_home(url)  # faster than the first could take its lock again
+    other = second.open("default")
+    assert other.load().boot == 2
+    other.append(batch(2))
+    with pytest.raises(StoreError) as caught:
+        store.append(batch(2))
+    assert caught.value.code == "E6002"
+    check(other, 2)
+    # Even with connections that still work, the count of openings decides.
+    monkeypatch.setattr(first, "_hold_lock", lambda: None)
+    first._connections.before_connect = lambda: None  # type: ignore[attr-defined]
+    with pytest.raises(StoreError, match="opened by another engine since") as caught:
+        store.append(batch(2))
+    assert caught.value.code == "E6002"
+    check(other, 2)
+    first.close()
+    second.close()
+
+
+def test_a_server_that_stays_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vedette.storage.postgres.store.RETRY_AFTER_SECONDS", (0.0, 0.01))
+    with PostgresProxy(url).running() as proxy:
+        home = open_home(proxy.url)
+        store = home.open("default")
+        store.load()
+        store.append(batch(1))
+    disconnect_all(url)
+    with pytest.raises(StoreError) as caught:
+        store.append(batch(2))
+    assert caught.value.code == "E6001"
+    assert "nothing acknowledged is lost" in str(caught.value)
+    home.close()
+    home = open_home(url)
+    store = home.open("default")
+    store.load()
+    check(store, 1)
+    home.close()
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_home("postgresql://somebody:secret@localhost:1/nothing?connect_timeout=2")
+    assert caught.value.code == "E6003"
+    assert "is the server running" in str(caught.value)
+    assert "postgresql://localhost:1/nothing" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_home("postgresql://user:hunter2@host:port:port/")
+    assert caught.value.code == "E6003"
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_user_without_rights(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE ROLE guest LOGIN")
+    try:
+        with pytest.raises(StoreError) as caught:
+            open_home(url.replace("vedette@", "guest@"))
+        assert caught.value.code == "E6003"
+        assert "grant it CREATE" in str(caught.value)
+    finally:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("DROP ROLE guest")
+
+
+def test_a_database_moves_forward_with_its_data(url: str) -> None:
+    home: PostgresHome | None = PostgresHome(url)
+    assert home is not None
+    store = home.open("a b")
+    store.load()
+    store.append(batch(1))
+    home.close()
+    home = PostgresHome(url, migrations=WITH_NEXT)
+    store = home.open("a b")
+    assert store.load().boot == 2
+    check(store, 1)
+    home.close()
+    with psycopg.connect(url) as db:
+        assert db.execute('SELECT name FROM "vedette_a b".tags').fetchall() == [("Task",)]
+    home = PostgresHome(url)
+    with pytest.raises(StoreError, match=f"has format {NEXT}") as caught:
+        home.open("a b")
+    assert caught.value.code == "E6004"
+    home.close()
+
+
+def test_tables_that_are_gone(url: str) -> None:
+    home = open_home(url)
+    store = home.open("default")
+    store.load()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("DROP TABLE vedette_default.journal")
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        store.append(batch(1))
+    assert caught.value.code == "E6004"
+    assert store.facts().tick == 0
+    home.close()
+
+
+@pytest.mark.parametrize(("durability", "setting"), [("fsync", "on"), ("relaxed", "off")])
+def test_durability_is_postgresqls_synchronous_commit(url: str, durability: str, setting: str) -> None:
+    home = PostgresHome(url, durability=durability)  # type: ignore[arg-type]
+    with home._connections.lend() as db:
+        assert db.execute("SHOW synchronous_commit").fetchone() == (setting,)
+    home.close()

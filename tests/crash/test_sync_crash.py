@@ -1,0 +1,108 @@
+"""Killed at any moment: in the end the vector store is what a clean rebuild is, no chunk orphaned or doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.crash.processes.folder_storm import content
+from vedette.clock import SystemClock
+from vedette.handshake.config import WatchFolderConfig
+from vedette.handshake.tables import HandshakeTables
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.ingestion import FileToIngest, Ingestion
+from vedette.search.vectors.qdrant import QdrantVectors
+
+RUNNER = Path(__file__).parent / "processes" / "sync_runner.py"
+EMBEDDER = HashingEmbedder(32)
+
+
+class Runner:
+    """`sync_runner.py` on a data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(RUNNER), str(data)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def start(self) -> None:
+        self._say("start")
+        assert self.line() == "ready"
+
+    def line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip()
+
+    def end(self, how: str) -> int:
+        """`kill` it or `wait` for it; its code."""
+        self._say(how)
+        while not (line := self.line()).startswith("ended "):
+            assert line
+        return int(line.split()[1])
+
+    def _say(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        self._process.communicate(timeout=100)
+        assert self._process.returncode == 0
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    made = Runner(tmp_path / "data")
+    yield made
+    made.close()
+
+
+def storm(root: Path, chance: random.Random) -> None:
+    for _ in range(chance.randint(3, 12)):
+        path = root / f"{chance.randrange(40)}.md"
+        if chance.random() < 0.25 and path.exists():
+            path.unlink()
+        elif chance.random() < 0.2 and path.exists():
+            path.rename(root / f"{chance.randrange(40)}.md")
+        else:
+            lines = [
+                f"# {chance.random()}\n{'word ' * chance.randrange(600)}"
+                for _ in range(chance.randrange(1, 6))
+            ]
+            path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_again_and_again(tmp_path: Path, runner: Runner, seed: int) -> None:
+    chance, root, data = random.Random(seed), tmp_path / "root", tmp_path / "data"
+    root.mkdir()
+    with HandshakeTables(data / "handshake.db") as tables:
+        tables.add_watch(WatchFolderConfig(watch_id="w", path=str(root), collection="docs"))
+    for _ in range(5):
+        storm(root, chance)
+        runner.start()
+        for _ in range(chance.randrange(3)):  # a batch further
+            if runner.line() == "done":
+                break
+        Event().wait(chance.random() * 0.05)  # anywhere is a good place to die
+        runner.end("kill")
+    storm(root, chance)
+    for _ in range(2):  # the second finds what was written too recently to be sure of
+        runner.start()
+        assert runner.end("wait") == 0
+    clean = QdrantVectors(tmp_path / "clean")
+    files = [FileToIngest(path=str(path), watch_id="w", collection="docs") for path in root.iterdir()]
+    Ingestion(EMBEDDER, clean, SystemClock()).ingest(files)
+    clean.close()
+    assert content(data / "vectors", EMBEDDER) == content(tmp_path / "clean", EMBEDDER)

@@ -1,0 +1,307 @@
+"""The shell: where an entry ends, what is answered, what is offered, how it looks."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import vedette
+from tests.integration.cli.conftest import Cli
+from vedette.change import Event
+from vedette.cli.output.event_text import event_lines
+from vedette.cli.shell.completion import Vocabulary, suggestions
+from vedette.cli.shell.highlighting import pieces
+from vedette.cli.shell.input import entries, is_finished
+
+ONTOLOGY = """\
+type Short = String [length: 1..20]
+node Task { title: Short [required], status: String = "todo", due: Timestamp? }
+abstract node Being
+node Person: Being { name: String [required, unique] }
+edge assigned_to(task: Task, person: Person) { since: Timestamp = now() }
+"""
+
+# ---- where an entry ends
+
+
+@pytest.mark.parametrize(
+    ("text", "finished"),
+    [
+        ("", True),
+        ("MATCH t: Task RETURN t", True),
+        ("COMMIT", True),
+        (".help", True),
+        (".explain MATCH", True),
+        ("MATCH t: Task", False),
+        ("MATCH t: Task\nRETURN t", False),
+        ("MATCH t: Task\nRETURN t;", True),
+        ("MATCH t: Task\nRETURN t\n", True),
+        ("MATCH t: Task\n", True),
+        ("node Task {", False),
+        ("node Task {\n  title: String;", True),
+        ("ontology Board {\n  node Task;", False),
+        ("MATCH t: Task\nRETUR t", True),
+    ],
+)
+def test_enter_runs_what_is_whole_and_goes_on_with_what_is_not(text: str, finished: bool) -> None:
+    assert is_finished(text) == finished
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("MATCH t: T RETURN t;\nCOMMIT;\n", ["MATCH t: T RETURN t;\n", "COMMIT;\n"]),
+        ("MATCH t: T\nRETURN t\nLIMIT 1\n\nCOMMIT", ["MATCH t: T\nRETURN t\nLIMIT 1\n\n", "COMMIT"]),
+        ("node T {\n\n  a: Int\n}\n\n.types\n", ["node T {\n\n  a: Int\n}\n\n", ".types"]),
+        ("BEGIN\n.types\nCOMMIT\n", ["BEGIN\n", ".types", "COMMIT\n"]),
+        ("ontology B {\n node T;\n}\n", ["ontology B {\n node T;\n}\n"]),
+        ("\n\n  \n", []),
+        ("MATCH t: T\n", ["MATCH t: T\n"]),
+    ],
+)
+def test_what_is_said_in_a_pipe(text: str, said: list[str]) -> None:
+    assert list(entries(text.splitlines(keepends=True))) == said
+
+
+# ---- through a pipe
+
+
+def test_a_piped_conversation(cli: Cli) -> None:
+    done = cli(
+        "shell", ":memory:", input=f'{ONTOLOGY}\nSPAWN t: Task {{ title = "a" }};\n.types\n.quit\nnonsense;'
+    )
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("defined Task, Being, Person, assigned_to, Short\n1 created\n")
+    rows = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert "| Task | node | title: String [required], status: String, due: Timestamp? |" in rows
+    assert "| Being | abstract node | none |" in rows
+    assert "| Person | node: Being | name: String [required, unique] |" in rows
+    assert "| assigned_to | edge(task: Task, person: Person) | since: Timestamp |" in rows
+
+
+def test_the_first_error_ends_it(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input="node T;\nSPAWN t: U;\nSPAWN t: T;\n")
+    assert done.exit_code == 1
+    assert done.stdout == "defined T\n"
+    assert "E2001" in done.stderr
+    assert "^" in done.stderr
+
+
+def test_results_as_json(cli: Cli) -> None:
+    done = cli(
+        "shell",
+        ":memory:",
+        "--json",
+        input="node T;\nSPAWN t: T;\n.timing on\nMATCH t: T RETURN t;\n.databases",
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert records[0] == {"defined": ["T"]}
+    assert records[1]["created"] == 1
+    assert records[2]["rows"][0][0]["_type"] == "T"
+    assert records[2]["seconds"] > 0
+    assert records[3] == {"columns": ["database", "in use"], "rows": [["default", True]]}
+
+
+def test_databases_are_apart(cli: Cli, folder: Path) -> None:
+    done = cli("shell", "place", input="node T;\n.use other\n.types\n.databases\n.use default\n.types\n")
+    assert done.exit_code == 0, done.stderr
+    assert "'other' is a new database" in done.stderr
+    assert "No types yet." in done.stderr
+    assert "| other    | true   |" in done.stdout
+    assert "| default  | false  |" in done.stdout
+    assert "| T " in done.stdout
+    assert "a transaction" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (".nonsense", "There is no command .nonsense. There are .help .types"),
+        (".use", ".use needs the name of a database"),
+        (".explain", ".explain needs a statement"),
+        (".timing maybe", ".timing takes on or off"),
+        (".types Nothing", "There is no type 'Nothing'"),
+        ("BEGIN;\n.use other", "COMMIT or ROLLBACK it first"),
+        (".explain MATCH t: Nothing RETURN t", "E2001"),
+    ],
+)
+def test_a_dot_command_that_cannot_be(cli: Cli, entry: str, words: str) -> None:
+    done = cli("shell", ":memory:", input=f"{entry}\n")
+    assert done.exit_code == 1
+    assert words in done.stderr
+
+
+def test_dot_commands(cli: Cli) -> None:
+    done = cli(
+        "shell", ":memory:", input=f"{ONTOLOGY}\n.help\n.timing on\nBEGIN;\n.explain MATCH t: Task RETURN t\n"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert ".explain STATEMENT" in done.stdout
+    assert "Timing is on." in done.stderr
+    assert "ok (" in done.stdout
+    assert "| scan | t: Task |" in " ".join(done.stdout.split())
+    assert done.stderr.endswith("The open transaction was rolled back.\n")
+
+
+def test_an_actor_is_bound_by_policy(cli: Cli, folder: Path) -> None:
+    with vedette.open("data") as db, db.session() as session:
+        db.define('node Person { name: String } policy own: ON MATCH(p: Person) ALLOW IF p.name = "Ada"')
+        ((ada,),) = session.execute('SPAWN p: Person { name = "Ada" } RETURNING id').rows
+        session.execute('SPAWN p: Person { name = "Bob" }')
+    done = cli("shell", "--actor", ada, input="MATCH p: Person RETURN p.name;\n")
+    assert "Ada" in done.stdout
+    assert "Bob" not in done.stdout
+
+
+# ---- watches
+
+WATCHED = """\
+node Task { title: String, status: String = "todo" };
+todo = WATCH t: Task WHERE t.status = "todo" RETURN t.title;
+SPAWN t: Task { title = "a" };
+SET #t.title = "b";
+BEGIN; SET #t.status = "done";
+COMMIT;
+CANCEL WATCH #todo;
+SPAWN t: Task { title = "c" };
+"""
+
+
+def test_what_a_watch_is_told_is_shown_after_the_statement(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input=WATCHED)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        *["defined Task", "handle w1_1", "todo initial 0 matches"],
+        *["1 created", 'todo added t.title = "a"'],
+        *["1 modified", 'todo changed t.title = "a" → "b"'],
+        *["ok", "1 modified", "ok", 'todo removed t.title = "b"'],
+        *["ok", "1 created"],
+    ]
+    records = [
+        json.loads(line) for line in cli("shell", ":memory:", "--json", input=WATCHED).stdout.splitlines()
+    ]
+    told = [record for record in records if "watch" in record]
+    assert [record["type"] for record in told] == ["initial", "added", "changed", "removed"]
+    assert told[1] == {"watch": "todo", "type": "added", "tick": 0, "position": 2, "match": {"t.title": "a"}}
+
+
+CONSUMED = """\
+node Job { name: String };
+SPAWN a: Job { name = "a" }; SPAWN b: Job { name = "b" };
+work = WATCH j: Job [mode: consume, buffer: 1] RETURN j.name;
+NACK #d1_1;
+ACK "d1_2";
+NACK #d1_3 [no_retry];
+ACK #d1_3;
+"""
+
+
+def test_work_is_handed_out_and_acknowledged(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input=CONSUMED)
+    assert done.stdout.splitlines() == [
+        *["defined Job", "1 created", "1 created", "handle w1_1"],
+        *["work initial 0 matches", 'work consumed j.name = "a" (#d1_1)'],
+        *["ok", 'work consumed j.name = "a" (#d1_2, attempt 2)'],
+        *["1 deleted", 'work consumed j.name = "b" (#d1_3)', "ok"],
+    ]
+    assert (
+        "E8004 INVALID_DELIVERY_ID: Invalid delivery ID: 'd1_3' not found or already processed" in done.stderr
+    )
+    assert done.exit_code == 1
+
+
+def test_a_watch_that_cannot_be_is_underlined(cli: Cli) -> None:
+    done = cli("shell", ":memory:", input="node T;\nCOMMIT WORK")
+    assert done.exit_code == 1
+    done = cli("shell", ":memory:", input="MATCH () RETURN 1; WATCH t: Nothing RETURN t;")
+    assert "^^^^^^^ line 1, column 29" in done.stderr
+
+
+def test_events_of_every_kind_as_lines() -> None:
+    moment = datetime(2026, 1, 31, tzinfo=UTC)
+    inner = Event(type="added", tick=1, position=1, match={"n": 1})
+    window = Event(
+        type="window", tick=1, position=7, window_start=moment, window_end=moment, events=(inner,), dropped=2
+    )
+    assert list(event_lines("w", window)) == [
+        "w window (2026-01-31T00:00:00.000Z … 2026-01-31T00:00:00.000Z) (2 dropped before it)",
+        "  added n = 1",
+    ]
+    initial = Event(type="initial", tick=0, position=1, matches=({"n": 1},))
+    assert list(event_lines("w", initial)) == ["w initial 1 match", "  n = 1"]
+
+
+# ---- what is offered
+
+
+@pytest.fixture(scope="module")
+def words() -> Vocabulary:
+    with vedette.open(":memory:") as db:
+        db.define(ONTOLOGY)
+        return Vocabulary(
+            schema=db.default.schema,
+            bindings=("ada", "task"),
+            databases=("default", "demo"),
+            commands=(".types", ".timing", ".use"),
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "typed", "offered"),
+    [
+        ("MATCH t: Ta", "Ta", ["Task"]),
+        ("MATCH p: ", "", ["Being", "Person", "Task"]),
+        ("MATCH t: Task WHERE t.", "", ["_type", "due", "id", "status", "title"]),
+        ("MATCH t: Task WHERE t.st", "st", ["status"]),
+        ("MATCH assigned_to(a, b) AS e RETURN e.s", "s", ["since", "status"]),
+        ('SPAWN t: Task { title = "x", du', "du", ["due"]),
+        ("SPAWN t: Task { ", "", ["due", "status", "title"]),
+        ("LINK assi", "assi", ["assigned_to("]),
+        ("LINK assigned_to(#t", "t", ["task"]),
+        ("mat", "mat", ["MATCH"]),
+        ("MATCH task: Task RETURN tas", "tas", ["task"]),
+        ("MATCH t: Task ret", "ret", ["RETURN", "RETURNING"]),
+        ("node Note { by: St", "St", ["String"]),
+        ("no", "no", ["node", "NOT", "now("]),
+        (".t", ".t", [".timing", ".types"]),
+        (".use d", "d", ["default", "demo"]),
+        (".types P", "P", ["Person"]),
+        ("", "", []),
+    ],
+)
+def test_what_a_word_could_become(words: Vocabulary, before: str, typed: str, offered: list[str]) -> None:
+    found, choices = suggestions(before, words)
+    assert found == typed
+    assert [each for each in choices if not each.startswith("_") or each == "_type"] == offered
+
+
+# ---- how it looks
+
+
+@pytest.mark.parametrize(
+    ("text", "styled"),
+    [
+        (
+            'MATCH t: Task WHERE t.x = "a"',
+            [("keyword", "MATCH"), ("type", "Task"), ("keyword", "WHERE"), ("string", '"a"')],
+        ),
+        ("node Task { n: Int }", [("declaration", "node"), ("type", "Int")]),
+        (
+            "SET #t.due = @2026-01-31 -- late",
+            [
+                *[("keyword", "SET"), ("reference", "#t")],
+                *[("number", "@2026-01-31"), ("comment", "-- late")],
+            ],
+        ),
+        ("TICK $n /* not\nclosed", [("keyword", "TICK"), ("reference", "$n"), ("comment", "/* not\nclosed")]),
+        ('RETURN "open', [("keyword", "RETURN"), ("wrong", '"open')]),
+        ("LIMIT 10 30s 1.5", [("keyword", "LIMIT"), ("number", "10"), ("number", "30s"), ("number", "1.5")]),
+    ],
+)
+def test_pieces_are_coloured_and_none_is_lost(text: str, styled: list[tuple[str, str]]) -> None:
+    found = list(pieces(text))
+    assert "".join(piece for _, piece in found) == text
+    assert [(style.removeprefix("class:"), piece) for style, piece in found if style] == styled

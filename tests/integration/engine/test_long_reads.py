@@ -1,0 +1,466 @@
+"""A long MATCH lets others write: it runs in slices, on the state that was there when it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from threading import Lock, Semaphore
+from typing import Any
+
+import pytest
+
+import vedette
+from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.session import Session
+from vedette.errors import QueryError, StoreError, TransactionError, VedetteError
+
+ONTOLOGY = """
+node Thing { n: Int [indexed], group: Int, label: String? }
+node Other: Thing { extra: Int = 0 }
+edge joins(a: Thing, b: Thing) { weight: Int = 1 }
+"""
+THINGS = 120
+
+
+class Pauses:
+    """Takes the place of the breath that a long read takes between slices: in each, somebody else gets a turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.between: Callable[[int], object] = lambda number: None
+        self._running = Lock()
+
+    def __call__(self, seconds: float) -> None:
+        self.count += 1
+        if self._running.acquire(blocking=False):  # what is done between may be long itself
+            try:
+                in_thread(lambda: self.between(self.count)).result(PATIENCE)
+            finally:
+                self._running.release()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> Pauses:
+    pauses = Pauses()
+    monkeypatch.setattr("vedette.engine.statements.execution.sleep", pauses)
+    return pauses
+
+
+def fill(db: Vedette) -> None:
+    db.define(ONTOLOGY)
+    with db.session() as session:
+        session.execute("BEGIN")
+        for number in range(THINGS):
+            session.bindings["last"] = session.bindings.get("t", "")
+            kind = "Other" if number % 3 == 0 else "Thing"
+            session.execute(
+                f"SPAWN t: {kind} {{ n = $n, group = $g, label = $l }}", n=number, g=number % 5, l=str(number)
+            )
+            if number:
+                session.execute("LINK joins(#last, #t)")
+        session.execute("COMMIT")
+
+
+@pytest.fixture
+def db() -> Iterator[Vedette]:
+    with vedette.open(":memory:", statement_slice=500, environment={}) as db:
+        fill(db)
+        yield db
+
+
+QUERIES = [
+    "MATCH a: Thing, b: Thing RETURN a.n, b.n",
+    "MATCH a: Thing, b: Other RETURN a.n, b.extra, b.label",
+    "MATCH a: Thing, b: Thing WHERE a.group = b.group RETURN a.n, b.n, a.label",
+    "MATCH a: Thing, b: Thing, c: Thing WHERE b.n = a.n AND c.group = a.group RETURN a.id, b.id, c.n",
+    "MATCH a: Thing, b: Thing, joins(a, b) AS e, c: Thing RETURN a.n, b.n, e.weight, c.label",
+    "MATCH a: Thing, b: Thing, joins+(a, b) RETURN a.n, b.n",
+    "MATCH a: Thing, b: Thing WHERE EXISTS(joins(a, b)) RETURN a.n, b.n",
+    "MATCH a: Thing, b: Thing WHERE NOT EXISTS(joins(a, x) WHERE x.group = b.group) RETURN a.n, b.n",
+    "MATCH a: Thing, b: Thing OPTIONAL MATCH joins(b, c) RETURN a.n, b.n, c.n",
+    "MATCH a: Thing, b: Thing RETURN a.group, COUNT(b), SUM(b.n), MAX(b.label)",
+    "MATCH a: Thing, b: Thing RETURN DISTINCT a.group, b.group",
+    "MATCH a: Thing, b: Thing RETURN a, b.n ORDER BY b.n DESC, a.n LIMIT 50 OFFSET 7",
+    "MATCH a: Thing, b: Thing WHERE a.n < b.n RETURN a.n, b",
+]
+
+
+class Meddler:
+    """Somebody who changes everything that a read may look at: spawns, sets, kills, links, unlinks."""
+
+    def __init__(self, db: Vedette) -> None:
+        self.session = db.session()
+        self.commits = 0
+
+    def __call__(self, number: int) -> None:
+        execute = self.session.execute
+        execute("SPAWN t: Other { n = $n, group = 1, label = 'new' }".replace("'", '"'), n=10_000 + number)
+        execute(
+            "MATCH t: Thing WHERE t.n = $n SET t { group = t.group + 1, label = null }", n=number % THINGS
+        )
+        execute("MATCH t: Thing WHERE t.n = $n SET t.n = t.n + 1000", n=(number * 7) % THINGS)
+        execute("MATCH t: Thing WHERE t.n = $n KILL t", n=(number * 3) % THINGS)
+        execute(
+            "MATCH a: Thing, b: Thing WHERE a.n = $n AND b.n = $n + 5 LINK joins(a, b)", n=number % THINGS
+        )
+        execute("MATCH joins(a, b) AS e WHERE a.n = $n UNLINK e", n=(number * 11) % THINGS)
+        execute("MATCH joins(a, b) AS e WHERE a.n = $n SET e.weight = 99", n=(number * 5) % THINGS)
+        self.commits += 7
+
+
+# ---------------------------------------------------------------- others get their turn
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_long_read_shows_the_state_at_its_start(db: Vedette, pauses: Pauses, query: str) -> None:
+    expected = db.session().execute(query).rows
+    assert pauses.count > 3, "not long enough to show anything"
+    before = pauses.count
+    meddler = Meddler(db)
+    pauses.between = meddler
+    reader = db.session()
+    rows = in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+    assert meddler.commits >= 7 * (pauses.count - before) > 0, "each pause let seven commits through"
+    if "ORDER BY" in query:
+        assert rows == expected
+    pauses.between = lambda number: None
+    assert sorted(map(repr, reader.execute(query).rows)) != sorted(map(repr, expected))
+    assert not db.default.state.snapshots
+    db.default.state.graph.validate()
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
+@pytest.mark.parametrize("query", QUERIES[:7])
+def test_a_long_read_in_a_transaction(db: Vedette, pauses: Pauses, query: str, isolation: str) -> None:
+    """It sees its own writes over the state at its start, and lets others in all the same."""
+    reader = db.session()
+    reader.execute(f"BEGIN {isolation}")
+    reader.execute('SPAWN t: Thing { n = 5, group = 2, label = "own" }')
+    reader.execute("MATCH t: Thing WHERE t.n = 8 KILL t")
+    reader.execute("MATCH t: Thing WHERE t.n = 9 SET t.group = 4")
+    expected = reader.execute(query).rows
+    assert pauses.count > 3
+    meddler = Meddler(db)
+    pauses.between = meddler
+    rows = in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+    assert meddler.commits > 7
+    pauses.between = lambda number: None
+    again = reader.execute(query).rows
+    assert (sorted(map(repr, again)) == sorted(map(repr, expected))) == (isolation == "SERIALIZABLE")
+    reader.execute("ROLLBACK")
+    assert not db.default.state.snapshots
+
+
+def test_two_long_reads_and_a_writer(db: Vedette, pauses: Pauses) -> None:
+    """Each has its own moment."""
+    query = "MATCH a: Thing, b: Thing RETURN COUNT(a)"
+    counts: list[Any] = []
+
+    def between(number: int) -> None:
+        db.session().execute("SPAWN t: Thing { n = $n, group = 0 }", n=number)
+        if not counts:
+            counts.append(None)
+            counts[0] = db.session().execute(query).rows
+
+    pauses.between = between
+    rows = in_thread(lambda: db.session().execute(query).rows).result(PATIENCE)
+    assert rows == [(THINGS**2,)]
+    assert counts == [[((THINGS + 1) ** 2,)]]
+
+
+@pytest.mark.plain_core
+def test_a_short_read_takes_no_snapshot(db: Vedette, pauses: Pauses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(db.default.state, "open_snapshot", lambda: pytest.fail("a snapshot for a short read"))
+    assert len(db.session().execute("MATCH t: Thing RETURN t").rows) == THINGS
+    assert pauses.count == 0
+
+
+def test_a_profile_runs_in_slices_too(db: Vedette, pauses: Pauses) -> None:
+    rows = db.session().execute("PROFILE MATCH a: Thing, b: Thing RETURN a").rows
+    assert pauses.count > 3
+    assert rows[-1][-1] == THINGS**2
+
+
+def test_an_actor_sees_what_it_might_see_at_the_start(db: Vedette, pauses: Pauses) -> None:
+    db.define(
+        """node User { name: String, level: Int }
+        policy see: ON MATCH(t: Thing) ALLOW IF EXISTS(u: User WHERE u.id = current_actor() AND u.level >= t.group)
+        policy users: ON MATCH(u: User) ALLOW IF true"""
+    )
+    system = db.session()
+    ((user,),) = system.execute('SPAWN u: User { name = "u", level = 2 } RETURNING id').rows
+    query = "MATCH a: Thing, b: Thing RETURN a.n, b.n"
+    with db.session(user) as actor:
+        expected = actor.execute(query).rows
+        assert 0 < len(expected) < THINGS**2
+        pauses.between = lambda number: (
+            system.execute("MATCH u: User SET u.level = $n", n=number % 2),
+            system.execute("MATCH t: Thing WHERE t.n = $n SET t.group = 0", n=number % THINGS),
+        )
+        assert sorted(in_thread(lambda: actor.execute(query).rows).result(PATIENCE)) == sorted(expected)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def limited(**settings: Any) -> Vedette:
+    db = vedette.open(":memory:", environment={}, **settings)
+    fill(db)
+    return db
+
+
+@pytest.mark.parametrize("slice_size", [100, 100_000], ids=["in slices", "in one slice"])
+@pytest.mark.parametrize("transaction", [False, True])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "MATCH a: Thing, b: Thing RETURN a.n, b.n",
+        "MATCH a: Thing, b: Thing RETURN COUNT(a)",
+        "MATCH a: Thing WHERE EXISTS(b: Thing WHERE b.n * 3 > a.n + 200) RETURN a",
+        "MATCH a: Thing, b: Thing WHERE a.n + b.n > 1000000 RETURN a",
+        "MATCH a: Thing, b: Thing, joins+(a, b) RETURN a",
+        "MATCH a: Thing, b: Thing RETURN a.n ORDER BY b.n LIMIT 1",
+    ],
+)
+def test_a_read_that_costs_too_much_is_refused(slice_size: int, transaction: bool, query: str) -> None:
+    with limited(statement_slice=slice_size, max_statement_work=3_000) as db:
+        session = db.session()
+        if transaction:
+            session.execute("BEGIN")
+        with pytest.raises(QueryError) as caught:
+            session.execute(query)
+        assert caught.value.code == "E2103"
+        assert caught.value.fields == {"limit": 3_000}
+        assert "EXPLAIN" in caught.value.text
+        assert "max_statement_work" in caught.value.text
+        if transaction:
+            session.execute("ROLLBACK")
+        assert len(session.execute("MATCH t: Thing RETURN t").rows) == THINGS, "the session goes on"
+        assert not db.default.state.snapshots
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["MATCH a: Thing, b: Thing SET a.group = b.group", "MATCH a: Thing, b: Thing LINK joins(a, b)"],
+)
+def test_a_write_that_costs_too_much_is_refused_and_changes_nothing(statement: str) -> None:
+    with limited(max_statement_work=3_000) as db:
+        session = db.session()
+        before = dict(db.default.state.graph.elements)
+        with pytest.raises(QueryError) as caught:
+            session.execute(statement)
+        assert caught.value.code == "E2103"
+        assert db.default.state.graph.elements == before
+
+
+def test_a_limit_stops_early() -> None:
+    with limited(statement_slice=100, max_statement_work=2_000) as db:
+        session = db.session()
+        rows = session.execute("MATCH a: Thing, b: Thing, c: Thing, d: Thing RETURN a.n, d.n LIMIT 15").rows
+        assert len(rows) == 15
+        rows = session.execute("MATCH a: Thing, b: Thing, c: Thing RETURN a.n LIMIT 5 OFFSET 10").rows
+        assert len(rows) == 5
+        assert len(session.execute("MATCH a: Thing WHERE EXISTS(b: Thing) RETURN a.n").rows) == THINGS
+
+
+# ---------------------------------------------------------------- what may happen in between
+
+
+def test_a_definition_in_between(db: Vedette, pauses: Pauses) -> None:
+    query = "MATCH a: Thing, b: Thing RETURN a, b.label"
+    expected = db.session().execute(query).rows
+    done: list[int] = []
+
+    def between(number: int) -> None:
+        if not done:
+            db.define(
+                ONTOLOGY.replace("label: String?", "label: String?, grade: Int = 7, tag: String? [indexed]")
+            )
+            done.append(number)
+            db.session().execute("SPAWN t: Other { n = 1, group = 1, grade = 8 }")
+
+    pauses.between = between
+    rows = in_thread(lambda: db.session().execute(query).rows).result(PATIENCE)
+    assert done
+    assert sorted(map(repr, rows)) == sorted(map(repr, expected))
+    pauses.between = lambda number: None
+    new = db.session().execute(query).rows
+    assert len(new) == (THINGS + 1) ** 2
+    assert {row[0]["grade"] for row in new} == {7, 8}
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "SERIALIZABLE"])
+def test_a_definition_in_between_ends_a_transaction(db: Vedette, pauses: Pauses, isolation: str) -> None:
+    reader = db.session()
+    reader.execute(f"BEGIN {isolation}")
+    reader.execute('SPAWN t: Thing { n = 5, group = 2, label = "own" }')
+    pauses.between = lambda number: db.define(
+        ONTOLOGY.replace("label: String?", "label: String? [indexed], tag: String? [indexed]")
+    )
+    with pytest.raises(TransactionError, match="ontology changed") as caught:
+        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a, b").rows).result(PATIENCE)
+    assert caught.value.code == "E5005"
+    reader.execute("ROLLBACK")
+    assert not db.default.state.snapshots
+
+
+def test_a_failed_write_in_between(tmp_path: Path, pauses: Pauses) -> None:
+    """What the read saw was not durable and is lost: it must not be told."""
+    disk = Disk()
+    with opened_on(disk, tmp_path, statement_slice=500) as db:
+        fill(db)
+        query = "MATCH a: Thing, b: Thing RETURN a.n, b.n"
+        disk.hold()
+        lost = in_thread(lambda: db.session().execute("SPAWN t: Thing { n = -1, group = 0 }"))
+        disk.wait_until_reached()
+        reader = db.session()
+
+        def between(number: int) -> None:
+            if not lost.done():
+                disk.breaks = FULL
+                disk.release()
+                assert isinstance(lost.exception(PATIENCE), StoreError)
+
+        pauses.between = between
+        with pytest.raises(StoreError):
+            in_thread(lambda: reader.execute(query).rows).result(PATIENCE)
+        pauses.between = lambda number: None
+        assert len(reader.execute(query).rows) == THINGS**2
+        assert not db.default.state.snapshots
+
+
+def test_a_read_that_breaks_off_in_between_leaves_no_snapshot(db: Vedette, pauses: Pauses) -> None:
+    def between(number: int) -> None:
+        raise KeyboardInterrupt
+
+    pauses.between = between
+    reader = db.session()
+    with pytest.raises(KeyboardInterrupt):
+        in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
+    assert not db.default.state.snapshots
+    assert not db.default.turn.locked()
+    pauses.between = lambda number: None
+    assert reader.execute("MATCH t: Thing RETURN COUNT(t)").rows == [(THINGS,)]
+
+
+def test_a_session_that_is_closed_in_between(db: Vedette, pauses: Pauses) -> None:
+    """Closing waits for the statement; the home as well."""
+    reader = db.session()
+    closing: list[Any] = []
+
+    def between(number: int) -> None:
+        if not closing:
+            closing.append(in_thread(reader.close))
+
+    pauses.between = between
+    rows = in_thread(lambda: reader.execute("MATCH a: Thing, b: Thing RETURN a").rows).result(PATIENCE)
+    assert len(rows) == THINGS**2
+    closing[0].result(PATIENCE)
+    with pytest.raises(VedetteError):
+        reader.execute("MATCH t: Thing RETURN t")
+
+
+@pytest.mark.plain_core
+def test_without_help_others_get_through_as_well(tmp_path: Path) -> None:
+    """The real breath: commits of another thread, counted while one read runs."""
+    with vedette.open(tmp_path, statement_slice=2_000, environment={}) as db:
+        fill(db)
+        begun, commits = Semaphore(0), 0
+        snapshot = db.default.state.open_snapshot
+
+        def open_snapshot() -> Any:
+            begun.release()
+            return snapshot()
+
+        db.default.state.open_snapshot = open_snapshot  # type: ignore[method-assign]
+        query = "MATCH a: Thing, b: Thing, c: Other WHERE a.n + b.n + c.n < 0 RETURN a"
+        reading = in_thread(lambda: db.session().execute(query).rows)
+        assert begun.acquire(timeout=PATIENCE)
+        session: Session = db.session()
+        while not reading.done():
+            session.execute("SPAWN t: Thing { n = 1, group = 1 }")
+            commits += 1
+        assert reading.result(PATIENCE) == []
+        assert commits > 10, f"only {commits} commits got through"
+
+
+# ---------------------------------------------------------------- on an event loop
+
+
+def on_loop(pauses: Pauses, work: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, Any]]) -> Any:
+    """Run it; what happens in the pauses is asked of the same loop, which must not be the one that reads."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(PATIENCE):
+            return await work(asyncio.get_running_loop())
+
+    return asyncio.run(bounded())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "MATCH a: Thing, b: Thing RETURN a.n, b.n",
+        "BEGIN; SPAWN t: Thing { n = 7, group = 7 }; MATCH a: Thing, b: Thing RETURN a.n, b.n; COMMIT",
+        "PROFILE MATCH a: Thing, b: Thing RETURN a.n, b.n",
+    ],
+)
+def test_a_long_read_does_not_stop_the_loop(db: Vedette, pauses: Pauses, script: str) -> None:
+    commits = 0
+
+    async def commit() -> None:
+        nonlocal commits
+        async with db.async_session() as other:
+            await other.execute("SPAWN t: Thing { n = 1, group = 1 }")
+        commits += 1
+
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        pauses.between = lambda number: asyncio.run_coroutine_threadsafe(commit(), loop).result(PATIENCE)
+        async with db.async_session() as session:
+            results = await session.run(script)
+        place = 2 if script.startswith("BEGIN") else 0
+        size = THINGS + 1 if place else THINGS
+        found = results[place].rows[-1][-1] if script.startswith("PROFILE") else len(results[place].rows)
+        assert found == size**2
+        assert commits == pauses.count > 3
+
+    on_loop(pauses, story)
+    assert not db.default.state.snapshots
+
+
+def test_what_a_long_read_on_a_loop_may_end_with(pauses: Pauses) -> None:
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        with limited(statement_slice=100, max_statement_work=3_000) as db:
+            async with db.async_session() as session:
+                await session.execute("BEGIN")
+                with pytest.raises(QueryError) as caught:
+                    await session.execute("MATCH a: Thing, b: Thing RETURN a")
+                assert caught.value.code == "E2103"
+                with pytest.raises(TransactionError, match="a statement in it failed"):
+                    await session.execute("MATCH t: Thing RETURN t")
+                await session.execute("ROLLBACK")
+                assert len((await session.execute("MATCH t: Thing RETURN t")).rows) == THINGS
+
+    on_loop(pauses, story)
+
+
+def test_a_long_read_on_a_loop_that_is_cancelled(db: Vedette, pauses: Pauses) -> None:
+    """The session is free again when the statement has ended; until then its next one waits."""
+
+    async def story(loop: asyncio.AbstractEventLoop) -> None:
+        begun = asyncio.Event()
+        pauses.between = lambda number: loop.call_soon_threadsafe(begun.set)
+        session = db.async_session()
+        work = asyncio.create_task(session.execute("MATCH a: Thing, b: Thing RETURN a"))
+        await begun.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        assert not db.default.state.snapshots
+        assert (await session.execute("MATCH t: Thing RETURN COUNT(t)")).rows == [(THINGS,)]
+
+    on_loop(pauses, story)

@@ -1,0 +1,117 @@
+"""A watch has one reader: who has lost it to another session, or has closed its own, takes nothing away from it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import vedette
+from tests.support.databases import PATIENCE, in_thread
+from vedette.engine.data_directory import Vedette
+from vedette.errors import WatchError
+
+INBOX = "inbox = WATCH t: Task [delivery: reliable, initial: none] RETURN t.title"
+
+
+@pytest.fixture
+def db() -> Iterator[Vedette]:
+    with vedette.open(":memory:", environment={}) as db:
+        db.define("node Task { title: String }")
+        yield db
+
+
+def spawn(db: Vedette, title: str) -> None:
+    with db.session() as session:
+        session.execute("SPAWN t: Task { title = $title }", title=title)
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.001)
+
+
+def titles(events: list[vedette.Event]) -> list[str]:
+    return [event.match["t.title"] for event in events if event.match is not None]
+
+
+def test_what_another_session_has_taken_up_is_told_there_alone(db: Vedette):
+    with db.session() as one, db.session() as two:
+        former = one.watch(INBOX)
+        present = two.attach("inbox")
+        spawn(db, "a")
+        with pytest.raises(WatchError) as refusal:
+            former.poll()
+        assert refusal.value.code == "E8010"
+        (event,) = present.poll()
+        former.ack(event)  # it is not the former reader's to confirm
+        spawn(db, "b")
+        assert titles([event]) == ["a"]
+        with db.session() as three:
+            assert titles(three.attach("inbox").poll()) == ["a", "b"]
+
+
+def test_who_waits_learns_that_the_watch_is_lost(db: Vedette):
+    with db.session() as one, db.session() as two:
+        former = one.watch(INBOX)
+        reader = in_thread(lambda: former.next(timeout=PATIENCE))
+        until(lambda: former.watch.details.wake)
+        two.attach("inbox")
+        with pytest.raises(WatchError, match="E8010"):
+            reader.result(PATIENCE)
+
+
+def test_a_closed_session_reads_nothing_and_those_who_wait_go_home(db: Vedette):
+    one = db.session()
+    former = one.watch(INBOX)
+    reader = in_thread(lambda: former.next(timeout=PATIENCE))
+    until(lambda: former.watch.details.wake)
+    one.close()
+    assert reader.result(PATIENCE) is None
+    spawn(db, "a")
+    assert former.poll() == []
+    assert former.next(timeout=PATIENCE) is None
+    with db.session() as two:
+        assert titles(two.attach("inbox").poll()) == ["a"]
+
+
+def test_the_same_in_an_event_loop(db: Vedette):
+    async def read() -> None:
+        session = db.async_session()
+        watch = await session.watch(INBOX)
+        reader = asyncio.create_task(watch.next(timeout=PATIENCE))
+        await asyncio.sleep(0)
+        await session.close()
+        assert await reader is None
+
+    asyncio.run(read())
+
+
+def test_a_reactor_whose_watch_was_taken_ends_and_calls_nobody(db: Vedette):
+    called: list[vedette.Event] = []
+    reactor = db.reactor("mail", "WATCH t: Task [initial: none] RETURN t.title", called.append)
+    with db.session() as session:
+        taken = session.attach(reactor.id)
+        until(lambda: not reactor.running)
+        spawn(db, "a")
+        assert titles(taken.poll()) == ["a"]
+    reactor.close()
+    assert not called
+
+
+def test_an_event_that_is_told_again_is_one_node_and_was_handed_out_twice(db: Vedette):
+    with db.session() as one, db.session() as two:
+        former = one.watch(INBOX)
+        spawn(db, "a")
+        assert titles(former.poll()) == ["a"]
+        present = two.attach("inbox")
+        nodes = "MATCH _watch_event(w, e) AS x RETURN x.position"
+        assert two.execute(nodes).rows == [(1,)]
+        assert titles(present.poll()) == ["a"]
+        assert two.execute(nodes).rows == [(1,)]
+        counters = "MATCH w: _Watch RETURN w.events_delivered, w.events_pending"
+        assert two.execute(counters).rows == [(2, 0)]

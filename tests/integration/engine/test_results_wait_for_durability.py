@@ -1,0 +1,349 @@
+"""A result, or an error, is told only when everything that it rests on is durable (design §5, durability rules)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.databases import FULL, PATIENCE, Disk, all_at_once, in_thread, opened_on, told_too_early
+from vedette.engine.data_directory import Vedette
+from vedette.engine.session.watch_handle import WatchHandle
+from vedette.errors import ConstraintViolation, StoreError, VedetteError
+
+ONTOLOGY = """
+node Task { title: String [unique], n: Int = 0 }
+node Person { name: String }
+"""
+SPAWN = 'SPAWN t: Task { title = "new" }'
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def db(disk: Disk, tmp_path: Path) -> Iterator[Vedette]:
+    with opened_on(disk, tmp_path) as db:
+        db.define(ONTOLOGY)
+        db.session().execute('SPAWN t: Task { title = "old" }')
+        yield db
+
+
+@pytest.fixture
+def held(db: Vedette, disk: Disk) -> Future[object]:
+    """A commit that everybody can see and that stands before the disk."""
+    disk.hold()
+    work: Future[object] = in_thread(execute(db, SPAWN))
+    disk.wait_until_reached()
+    return work
+
+
+def execute(db: Vedette, text: str) -> Callable[[], object]:
+    return lambda: db.session().execute(text).rows
+
+
+def execute_async(db: Vedette, text: str) -> Callable[[], object]:
+    async def run() -> object:
+        async with db.async_session() as session:
+            return (await session.execute(text)).rows
+
+    return lambda: asyncio.run(run())
+
+
+ROADS = pytest.mark.parametrize("road", [execute, execute_async])
+
+
+@ROADS
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MATCH t: Task RETURN t.title",
+        'MATCH t: Task WHERE t.title = "new" RETURN t.title',
+        "MATCH t: Task RETURN COUNT(t)",
+        "MATCH p: Person RETURN p",
+        "PROFILE MATCH t: Task RETURN t.title",
+        "EXPLAIN MATCH t: Task RETURN t.title",
+        "INSPECT #nothing",
+        'MATCH t: Task WHERE t.title = "new" SET t.n = 1',
+        'SPAWN p: Person { name = "x" }',
+        "TICK",
+    ],
+)
+def test_no_result_before_what_it_saw_is_durable(
+    db: Vedette,
+    disk: Disk,
+    held: Future[object],
+    text: str,
+    road: Callable[[Vedette, str], Callable[[], object]],
+) -> None:
+    work, early = told_too_early(db.default, road(db, text))
+    assert not early, "it was told of what may never have happened"
+    assert not held.done()
+    disk.release()
+    work.result(PATIENCE)
+    held.result(PATIENCE)
+
+
+@ROADS
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (SPAWN, "E3003"),
+        ('MATCH t: Task SET t.title = "same"', "E3003"),
+        ("MATCH t: Nothing RETURN t", "E2001"),
+        ("KILL #nothing", "E3601"),
+        ("COMMIT", "E5004"),
+    ],
+)
+def test_no_error_before_what_it_saw_is_durable(
+    db: Vedette,
+    disk: Disk,
+    held: Future[object],
+    text: str,
+    code: str,
+    road: Callable[[Vedette, str], Callable[[], object]],
+) -> None:
+    """A unique violation says that there is such an element, and so does many another."""
+    work, early = told_too_early(db.default, road(db, text))
+    if code != "E5004":  # it looked at nothing but its own session
+        assert not early
+    disk.release()
+    error = work.exception(PATIENCE)
+    assert isinstance(error, VedetteError)
+    assert error.code == code
+
+
+@ROADS
+@pytest.mark.parametrize("text", ["MATCH t: Task RETURN t.title", SPAWN])
+def test_when_the_flush_fails_nobody_hears_of_what_it_would_have_written(
+    db: Vedette,
+    disk: Disk,
+    held: Future[object],
+    text: str,
+    road: Callable[[Vedette, str], Callable[[], object]],
+) -> None:
+    """Not even by an error: that the title is taken would be news of an element that never was."""
+    work, early = told_too_early(db.default, road(db, text))
+    assert not early
+    disk.breaks = FULL
+    disk.release()
+    error = work.exception(PATIENCE)
+    assert isinstance(error, StoreError)
+    assert not isinstance(error, ConstraintViolation)
+    assert isinstance(held.exception(PATIENCE), StoreError)
+    assert execute(db, "MATCH t: Task RETURN t.title")() == [("old",)]
+
+
+def test_a_transaction_reads_what_is_not_durable_but_tells_nobody(
+    db: Vedette, disk: Disk, held: Future[object]
+) -> None:
+    session = db.session()
+    begun, early = told_too_early(db.default, lambda: session.execute("BEGIN"))
+    assert not early
+    disk.release()
+    begun.result(PATIENCE)
+    held.result(PATIENCE)
+    disk.hold()
+    ticked = in_thread(lambda: db.session().execute("TICK"))
+    disk.wait_until_reached()
+    read, early = told_too_early(db.default, lambda: session.execute("MATCH t: Task RETURN t.title").rows)
+    assert not early
+    disk.release()
+    assert read.result(PATIENCE) == [("old",), ("new",)]
+    ticked.result(PATIENCE)
+    session.execute("ROLLBACK")
+
+
+def test_an_actor_that_is_not_durable_yet_opens_no_session(db: Vedette, disk: Disk) -> None:
+    """That the actor is there is a policy decision, and told like any other."""
+    disk.hold()
+    spawned = in_thread(lambda: db.session().execute('SPAWN p: Person { name = "x" } RETURNING id').rows)
+    disk.wait_until_reached()
+    (id,) = [element.id for element in db.default.state.graph.scan(("Person",))]
+    work, early = told_too_early(db.default, lambda: db.session(id).actor)
+    assert not early
+    nobody, early = told_too_early(db.default, lambda: db.session("nobody"))
+    assert not early
+    disk.release()
+    assert spawned.result(PATIENCE) == [(id,)]
+    assert work.result(PATIENCE) == id
+    error = nobody.exception(PATIENCE)
+    assert isinstance(error, VedetteError)
+    assert error.code == "E7003"
+
+
+def test_a_definition_is_told_when_it_is_durable(db: Vedette, disk: Disk) -> None:
+    disk.hold()
+    work, early = told_too_early(db.default, lambda: db.define("node Other { name: String }"))
+    assert not early
+    same, early = told_too_early(db.default, lambda: db.define("node Other { name: String }"))
+    assert not early, "it is the same only because of one that is not durable"
+    user, early = told_too_early(db.default, execute(db, "MATCH o: Other RETURN o"))
+    assert not early
+    wrong, early = told_too_early(db.default, lambda: db.define("node Other { name: Int }"))
+    assert not early
+    disk.release()
+    work.result(PATIENCE)
+    same.result(PATIENCE)
+    assert user.result(PATIENCE) == []
+    assert isinstance(wrong.exception(PATIENCE), VedetteError)
+
+
+def test_what_is_durable_is_told_while_others_wait(db: Vedette, disk: Disk) -> None:
+    """Another database is another disk queue."""
+    other = db.database("other")
+    other.define(ONTOLOGY)
+    disk.hold()
+    work = in_thread(lambda: db.session().execute(SPAWN))
+    disk.wait_until_reached()
+    assert other.session().execute("MATCH t: Task RETURN t").rows == []
+    disk.release()
+    work.result(PATIENCE)
+
+
+def matched(events: list[Any]) -> list[str]:
+    """Every title that the events speak of."""
+    found = [event.match for event in events if event.match is not None]
+    return [match["t.title"] for match in [*found, *(m for event in events for m in event.matches or ())]]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["durable", "lost"])
+def test_a_watch_hears_of_what_is_durable(db: Vedette, disk: Disk, fails: bool) -> None:
+    """Worked out while the disk writes, told afterwards, or never."""
+    session = db.session()
+    earlier = session.watch("WATCH t: Task RETURN t.title")
+    assert matched(earlier.poll()) == ["old"]
+    disk.hold()
+    work = in_thread(execute(db, SPAWN))
+    disk.wait_until_reached()
+    assert earlier.poll() == []
+    made, early = told_too_early(db.default, lambda: db.session().watch("WATCH t: Task RETURN t.title"))
+    assert not early, "its first event holds what is not durable"
+    told, early = told_too_early(db.default, lambda: matched(next_events(earlier)))
+    assert not early
+    if fails:
+        disk.breaks = FULL
+    disk.release()
+    if fails:
+        assert isinstance(work.exception(PATIENCE), StoreError)
+        assert isinstance(made.exception(PATIENCE), StoreError)
+        assert earlier.poll() == []
+        earlier.cancel()
+        assert told.result(PATIENCE) == []
+    else:
+        work.result(PATIENCE)
+        assert told.result(PATIENCE) == ["new"]
+        later = made.result(PATIENCE)
+        assert isinstance(later, WatchHandle)
+        assert matched(next_events(later)) == ["old", "new"]
+    assert sorted(matched(session.watch("WATCH t: Task RETURN t.title").poll())) == sorted(
+        ["old"] if fails else ["old", "new"]
+    )
+
+
+def next_events(watch: WatchHandle) -> list[Any]:
+    return [event for event in [watch.next(timeout=2 * PATIENCE)] if event is not None]
+
+
+def test_relaxed_does_not_wait(disk: Disk, tmp_path: Path) -> None:
+    """`relaxed` is labelled: acknowledged before it is on disk, for threads and for asyncio alike."""
+    with opened_on(disk, tmp_path, durability="relaxed") as db:
+        db.define(ONTOLOGY)
+        disk.hold()
+        db.session().execute(SPAWN)
+        assert in_thread(execute(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
+        assert in_thread(execute_async(db, "MATCH t: Task RETURN t.title")).result(PATIENCE) == [("new",)]
+        in_thread(execute_async(db, "MATCH t: Task SET t.n = 5")).result(PATIENCE)
+        assert db.default.gate.durable_tick < db.default.state.sequence
+        disk.release()
+
+
+def test_in_memory_nothing_waits() -> None:
+    with opened_on(Disk(), ":memory:") as db:
+        db.define(ONTOLOGY)
+        execute(db, SPAWN)()
+        assert execute_async(db, "MATCH t: Task RETURN t.title")() == [("new",)]
+
+
+# ---------------------------------------------------------------- shared flushes
+
+
+@pytest.mark.parametrize("sessions", [32])
+def test_commits_share_flushes(db: Vedette, disk: Disk, sessions: int) -> None:
+    """While one flush runs, everybody else's commits gather for the next."""
+    before = len(disk.batches)
+    disk.hold()
+    works: list[Future[object]] = [in_thread(execute(db, SPAWN))]
+    disk.wait_until_reached()
+    for number in range(sessions):
+        text = f'SPAWN p: Person {{ name = "{number}" }}'
+        work, early = told_too_early(db.default, execute(db, text))
+        assert not early
+        works.append(work)
+    disk.release()
+    for work in works:
+        work.result(PATIENCE)
+    assert len(disk.batches) - before == 2
+    assert len(disk.batches[-1].puts) == sessions
+
+
+def test_many_threads_need_few_flushes(db: Vedette, disk: Disk) -> None:
+    threads, commits = 32, 25
+    before = len(disk.batches)
+
+    def work() -> None:
+        with db.session() as session:
+            for number in range(commits):
+                session.execute("SPAWN p: Person { name = $n }", n=str(number))
+
+    all_at_once(*[work] * threads)
+    flushes = len(disk.batches) - before
+    assert sum(len(batch.puts) for batch in disk.batches[before:]) == threads * commits
+    assert flushes < threads * commits / 4, f"{flushes} flushes for {threads * commits} commits"
+
+
+def test_many_tasks_need_few_flushes(db: Vedette, disk: Disk) -> None:
+    tasks, commits = 32, 25
+    before = len(disk.batches)
+
+    async def one() -> None:
+        async with db.async_session() as session:
+            for number in range(commits):
+                await session.execute("SPAWN p: Person { name = $n }", n=str(number))
+
+    async def everybody() -> None:
+        await asyncio.gather(*(one() for _ in range(tasks)))
+
+    asyncio.run(everybody())
+    flushes = len(disk.batches) - before
+    assert sum(len(batch.puts) for batch in disk.batches[before:]) == tasks * commits
+    assert flushes < tasks * commits / 8, f"{flushes} flushes for {tasks * commits} commits"
+
+
+def test_a_flush_keeps_the_order_of_edges_on_edges(db: Vedette, disk: Disk) -> None:
+    """An edge stands in the batch after the edges that it joins, however often those were changed since."""
+    db.define(
+        "edge knows(a: Person, b: Person) { since: Int = 0 } edge doubts(e: edge<knows>) { n: Int = 0 }"
+    )
+    disk.hold()
+    first = in_thread(lambda: db.session().execute(SPAWN))
+    disk.wait_until_reached()
+    script = """
+        SPAWN a: Person { name = "a" }; SPAWN b: Person { name = "b" };
+        LINK knows(#a, #b) AS k; LINK doubts(#k) AS d;
+        SET #k.since = 5; SET #a.name = "c"
+    """
+    work, early = told_too_early(db.default, lambda: db.session().run(script))
+    assert not early
+    disk.release()
+    first.result(PATIENCE)
+    work.result(PATIENCE)
+    puts = [record for record in disk.batches[-1].puts if record.targets is not None]
+    assert [record.type for record in puts] == ["knows", "doubts"]
+    assert len(disk.batches[-1].journal) == 6

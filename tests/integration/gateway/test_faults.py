@@ -1,0 +1,267 @@
+"""What goes wrong behind the gateway: the disk, the engine's thread, a worker, its link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.databases import FULL, PATIENCE, Disk, in_thread, opened_on
+from tests.support.gateway_server import Serving
+from tests.support.gateway_wire import Wire
+from vedette.client.session import connect
+from vedette.clock import SystemClock
+from vedette.gateway.broker.ports import FrameReader, WorkerLinks, WorkerPort
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.wire import broker_link as link
+from vedette.gateway.wire.broker_link import LINK_VERSION, decode_batch, encode_batch
+from vedette.gateway.worker import GatewayWorker
+from vedette.processes.engine_server import missing
+
+ONTOLOGY = "node Task { n: Int = 0 }"
+WATCH = "WATCH t: Task RETURN t.n"
+
+
+def test_nothing_is_told_before_it_is_on_disk(tmp_path: Path):
+    """Answers, errors, events and snapshots wait for the flush that makes true what they say."""
+    disk = Disk()
+    with opened_on(disk, tmp_path / "data") as home:
+        wire = Wire(home=home)
+        writer, reader = wire.client(), wire.client()
+        writer.define(ONTOLOGY)
+        reader.send("subscribe", {"watch": WATCH}, id="s")
+        reader.all()
+        disk.hold()
+
+        def ask() -> None:
+            message = b'{"type":"execute","id":"w","payload":{"statement":"SPAWN t: Task { n = 1 }"}}'
+            writer.board.received(writer.connection, message)
+            late = b'{"type":"subscribe","id":"t","payload":{"watch":"WATCH t: Task RETURN t.n, t"}}'
+            reader.board.received(reader.connection, late)
+            wire.run()
+
+        asking = in_thread(ask)
+        disk.wait_until_reached()
+        assert not writer.mailbox.received
+        assert not reader.mailbox.received
+        disk.release()
+        asking.result(PATIENCE)
+        assert writer.all()[0]["type"] == "result"
+        assert {m["type"] for m in reader.all()} == {"event", "subscribe_ack"}
+        wire.broker.close()
+
+
+def test_a_write_that_fails_is_an_error_and_no_event(tmp_path: Path):
+    disk = Disk()
+    with opened_on(disk, tmp_path / "data") as home:
+        wire = Wire(home=home)
+        writer, reader = wire.client(), wire.client()
+        writer.define(ONTOLOGY)
+        writer.execute("SPAWN t: Task { n = 1 }")
+        reader.send("subscribe", {"watch": WATCH}, id="s")
+        reader.all()
+        disk.breaks = FULL
+        answer = writer.ask("execute", {"statement": "SPAWN t: Task { n = 2 }"})
+        assert (answer["type"], answer["payload"]["code"]) == ("error", "E6001")
+        assert [m for m in reader.all() if m["type"] == "event"] == []
+        assert writer.execute("MATCH t: Task RETURN t.n")["rows"] == [[1]]
+        refused = writer.ask("execute", {"statement": "SPAWN t: Task { n = 3 }"})
+        assert refused["payload"]["code"] == "E6005", "read-only from now on, and it says so"
+        wire.broker.close()
+
+
+def test_a_request_that_nobody_foresaw_harms_nobody_else(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+    client, other = wire.client(), wire.client()
+    client.define(ONTOLOGY)
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("secret internals")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wire.broker.subscribing, "subscribe", explode)
+        client.send("subscribe", {"watch": WATCH}, id="s")
+    answer = client.take()
+    assert answer["payload"]["code"] == "internal"
+    assert "secret" not in str(answer)
+    assert other.execute("MATCH t: Task RETURN t")["rows"] == []
+
+
+def test_a_replay_that_fails_is_said(wire: Wire, monkeypatch: pytest.MonkeyPatch):
+    client = wire.client()
+    client.define(ONTOLOGY)
+    client.send("subscribe", {"watch": "WATCH t: Task [initial: none] RETURN t.n", "maxUnacked": 1}, id="s")
+    for n in range(3):
+        client.execute("SPAWN t: Task { n = $n }", n=n)
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("secret internals")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wire.broker, "replay", explode)
+        first = [message for message in client.all() if message["type"] == "event"][-1]
+        client.send("ack", {"seq": first["payload"]["seq"]})
+    assert [m["payload"]["reason"] for m in client.all() if m["type"] == "status"] == ["overflow"]
+    assert client.execute("MATCH t: Task RETURN COUNT(*) AS n")["rows"] == [[3]]
+
+
+# --- workers ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def worker_of(server: Serving, socket: Path) -> AsyncIterator[tuple[GatewayWorker, str]]:
+    worker = GatewayWorker(
+        socket=socket,
+        secret=server.service.secret,
+        authority=OpenDoor(),
+        limits=GatewayLimits(),
+        clock=SystemClock(),
+    )
+    port = await worker.start("127.0.0.1", 0)
+    try:
+        yield worker, f"ws://127.0.0.1:{port}"
+    finally:
+        await worker.stop(drain_seconds=1)
+
+
+def listening(server: Serving, tmp_path: Path) -> Path:
+    """The engine's socket for workers."""
+    path = tmp_path / "e.sock"
+    loop = server.loop
+    asyncio.run_coroutine_threadsafe(server.service.links.start(path), loop).result(30)
+    return path
+
+
+async def over_two_workers(server: Serving, socket: Path) -> None:
+    async with (
+        worker_of(server, socket) as (_, first),
+        worker_of(server, socket) as (_, second),
+        connect(first) as writer,
+        connect(second) as reader,
+    ):
+        assert missing(server.service, workers=2) is None
+        await writer.define(ONTOLOGY)
+        watch = await reader.watch(WATCH).ready()
+        assert (await watch.next(timeout=20)) is not None
+        await writer.execute("SPAWN t: Task { n = 7 }")
+        event = await watch.next(timeout=20)
+        assert event is not None
+        assert event.match == {"t.n": 7}
+    async with asyncio.timeout(PATIENCE):
+        while server.service.engine.broker.clients:  # noqa: ASYNC110 - its links end a moment later
+            await asyncio.sleep(0.01)
+    assert missing(server.service, workers=2) == "no gateway worker is there"
+    assert missing(server.service, workers=0) is None
+
+
+def test_workers_of_one_engine_share_everything(tmp_path: Path):
+    with Serving(tmp_path / "data") as server:
+        asyncio.run(over_two_workers(server, listening(server, tmp_path)))
+
+
+async def losing_the_link(server: Serving, socket: Path) -> None:
+    """The link breaks: clients are sent away, the worker links up again, and they go on where they were."""
+    async with worker_of(server, socket) as (worker, url), connect(server.url) as writer:
+        await writer.define(ONTOLOGY)
+        async with connect(url) as reader:
+            watch = await reader.watch(WATCH).ready()
+            assert (await watch.next(timeout=20)) is not None
+            for port in list(server.service.links.ports):
+                server.on_loop(port.abort)
+            await writer.execute("SPAWN t: Task { n = 1 }")
+            event = await watch.next(timeout=20)
+            assert event is not None
+            assert (event.type, event.match) == ("added", {"t.n": 1}), "resumed, nothing lost"
+            assert worker.linked.is_set()
+
+
+def test_a_broken_link_is_made_anew(tmp_path: Path):
+    with Serving(tmp_path / "data") as server:
+        asyncio.run(losing_the_link(server, listening(server, tmp_path)))
+
+
+async def strangers(server: Serving, socket: Path) -> list[str]:
+    """What those hear who do not belong: a wrong secret, another version, garbage."""
+    heard = []
+    secret = server.service.secret
+    for first in (
+        encode_batch([link.Hello(version=LINK_VERSION, secret=b"guess", name="x")]),
+        encode_batch([link.Hello(version=99, secret=secret, name="x")]),
+        encode_batch([link.Shut(conn=1, orderly=True, returns=False)]),
+        b"\x00\x00\x00\x04junk",
+        b"\x00\x01\x00\x00",
+        b"\xff\xff\xff\xff",
+    ):
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        writer.write(first)
+        data = await asyncio.wait_for(reader.read(), 20)
+        heard += [r.why for f in FrameReader().feed(data) for r in decode_batch(f, from_gateway=False)]
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+    return heard
+
+
+def test_links_of_strangers_are_refused(tmp_path: Path):
+    with Serving(tmp_path / "data") as server:
+        heard = asyncio.run(strangers(server, listening(server, tmp_path)))
+        assert len(heard) == 2
+        assert "secret" in heard[0]
+        assert "version" in heard[1]
+        assert not server.service.links.ports
+
+
+def test_a_worker_with_the_wrong_secret_says_so(tmp_path: Path):
+    async def start(socket: Path) -> None:
+        worker = GatewayWorker(
+            socket=socket, secret=b"x" * 32, authority=OpenDoor(), limits=GatewayLimits(), clock=SystemClock()
+        )
+        with pytest.raises(PermissionError, match="secret"):
+            await worker.start("127.0.0.1", 0)
+
+    with Serving(tmp_path / "data") as server:
+        asyncio.run(start(listening(server, tmp_path)))
+
+
+def test_an_engine_that_is_overloaded_leaves_nobody_behind_in_silence():
+    """Through a worker: a request is answered, and a subscription that cannot be brought up is told so."""
+
+    class Written(asyncio.Transport):
+        data = b""
+
+        def write(self, data: Any) -> None:
+            self.data += data
+
+        def is_closing(self) -> bool:
+            return False
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+    async def refused() -> list[Any]:
+        engine = SimpleNamespace(post=lambda *_, **__: False)
+        links = WorkerLinks(cast("Any", engine), b"s" * 32)
+        port, transport = WorkerPort(links), Written()
+        port.connection_made(transport)
+        hello = link.Hello(version=LINK_VERSION, secret=b"s" * 32, name="w")
+        asked = [
+            link.Replay(conn=1, sub="s", seq=7),
+            link.Asked(conn=1, id="q", kind="execute", text="MATCH t: Task RETURN t"),
+            link.SubscribeTo(conn=1, sub="t", payload={}),
+        ]
+        port.data_received(encode_batch([hello]) + encode_batch(asked))
+        frames = FrameReader().feed(transport.data)
+        return [record for frame in frames for record in decode_batch(frame, from_gateway=False)]
+
+    welcome, stale, statement, subscription = asyncio.run(refused())
+    assert isinstance(welcome, link.Welcome)
+    assert stale == link.Stale(conn=1, sub="s", reason="overflow")
+    assert [(each.id, each.payload["code"]) for each in (statement, subscription)] == [
+        ("q", "busy"),
+        ("t", "busy"),
+    ]

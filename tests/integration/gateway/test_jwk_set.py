@@ -1,0 +1,212 @@
+"""Key sets from an address: rotated, out of reach, huge, endless, sent elsewhere; and a stream whose token ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import jwt
+import pytest
+
+from tests.integration.gateway.test_http import Events
+from tests.support.gateway_server import Serving
+from tests.support.gateway_wire import Wire
+from tests.support.signing import KEYS, key_pairs, token
+from vedette.clock import SystemClock
+from vedette.errors import SettingsError
+from vedette.gateway.server import jwk_set as key_set
+from vedette.gateway.server.auth import TokenAuthority
+from vedette.gateway.server.jwk_set import AGAIN_SECONDS, REFRESH_SECONDS, KeySet, load_from
+from vedette.gateway.service import keep_keys_fresh
+from vedette.testing import ManualClock
+
+SET = json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}).encode()
+
+
+class Provider:
+    """An identity provider on the loopback address; `answer` says what it does."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[BaseHTTPRequestHandler], None] = self.gives(SET)
+        self.asked = 0
+        provider = self
+
+        class Answering(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                provider.asked += 1
+                provider.answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @staticmethod
+    def gives(data: bytes, status: int = 200, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
+        def answer(request: BaseHTTPRequestHandler) -> None:
+            request.send_response(status)
+            for name, value in headers.items():
+                request.send_header(name, value)
+            request.end_headers()
+            request.wfile.write(data)
+
+        return answer
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+def keys_of(provider: Provider, clock: ManualClock) -> KeySet:
+    return KeySet(load_from(provider.url, SystemClock()), clock)
+
+
+def test_keys_are_read_from_an_address(provider: Provider):
+    keys = keys_of(provider, ManualClock())
+    assert {name: found[0] for name in ("h", "r", "e") if (found := keys.find(name))} == {
+        "h": "HS256",
+        "r": "RS256",
+        "e": "EdDSA",
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Provider.gives(b"no json"),
+        Provider.gives(b"[]"),
+        Provider.gives(b'{"keys": []}'),
+        Provider.gives(b'{"keys": [{"kty": "oct", "k": 7}]}'),
+        Provider.gives(b'{"keys": [{"kty": "oct", "k": "eA", "kid": {}}]}'),
+        Provider.gives(b"[" * 100_000),
+        Provider.gives(b" " * 1_100_000 + SET),
+        Provider.gives(b"", 404),
+        Provider.gives(b"", 302, Location="http://elsewhere.example/keys"),
+        Provider.gives(b"", 302, Location="ftp://127.0.0.1/keys"),
+        Provider.gives(b"", 302, Location="file:///etc/passwd"),
+        Provider.gives(b"", 302, Location="http://127.0.0.1.elsewhere.example/"),
+    ],
+)
+def test_what_is_no_key_set_stops_the_start_and_says_why(provider: Provider, answer: Any):
+    provider.answer = answer
+    with pytest.raises(SettingsError, match="auth_keys"):
+        keys_of(provider, ManualClock())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/keys",
+        "http://127.0.0.1.example.com/",
+        "http://localhost.example.com/",
+        "http://[/",
+        "x://y",
+    ],
+)
+def test_an_address_without_https_is_refused_unless_it_is_this_machine(url: str):
+    with pytest.raises(SettingsError, match="https"):
+        load_from(url, SystemClock())
+
+
+def test_an_answer_that_never_ends_is_given_up(provider: Provider, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(key_set, "_PATIENCE_SECONDS", 0.2)
+
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        with suppress(OSError):  # until whoever asked has gone
+            while True:
+                request.wfile.write(b" ")
+                request.wfile.flush()
+
+    provider.answer = drip
+    with pytest.raises(SettingsError, match=r"longer|bytes"):
+        keys_of(provider, ManualClock())
+
+
+def test_out_of_reach_the_known_keys_go_on(provider: Provider):
+    clock = ManualClock()
+    keys = keys_of(provider, clock)
+    provider.answer = Provider.gives(b"", 500)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        keys.refresh()
+    provider.close()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        keys.refresh()
+    assert keys.find("h") is not None
+    clock.advance(REFRESH_SECONDS + 1)
+    assert keys.stale
+
+
+def test_a_new_key_is_known_soon_and_inventing_names_asks_seldom(provider: Provider):
+    clock = ManualClock()
+    clock.advance(10**9)  # the tokens below are for now
+    fresh = key_pairs()["EdDSA"]
+    keys = keys_of(provider, clock)
+    authority = TokenAuthority(keys, clock)
+    wire = Wire(authority=authority, clock=clock)
+    signed = jwt.encode(
+        {"tenant": "shop", "admin": True, "exp": 2**33}, fresh[0], "EdDSA", headers={"kid": "new"}
+    )
+
+    def shown() -> dict[str, Any]:
+        client = wire.client("")
+        answer = client.ask("auth", {"token": signed, "database": "shop"})
+        return {"type": answer["type"], **answer["payload"]}
+
+    async def read_again() -> None:
+        reading = asyncio.create_task(keep_keys_fresh(authority, every_seconds=0.001))
+        asked = provider.asked
+        while provider.asked == asked:  # noqa: ASYNC110 - another thread asks
+            await asyncio.sleep(0.001)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+    assert shown()["code"] == "unauthorized", "the set was read a moment ago"
+    provider.answer = Provider.gives(json.dumps({"keys": [{**fresh[1], "kid": "new"}]}).encode())
+    clock.advance(AGAIN_SECONDS + 1)
+    assert (shown()["code"], shown()["retryable"]) == ("busy", True)
+    asyncio.run(read_again())
+    assert shown()["type"] == "auth_ack"
+    for _ in range(50):
+        keys.find("invented")
+    assert not keys.stale, "and who invents names waits"
+    wire.close()
+
+
+def test_a_stream_of_server_sent_events_ends_with_its_token(tmp_path: Path):
+    """Nothing that happens after it is told, and the client learns why."""
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(SET)
+    with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
+        server.home.database("shop").define("node Task { n: Int = 0 }")
+        path = "/realtime/sse?database=shop&collection=Task"
+        lasting = Events(server, path, Authorization=f"Bearer {token()}")
+        ending = Events(server, path, Authorization=f"Bearer {token(seconds=3)}")
+        assert [lasting.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
+        with server.home.database("shop").session() as session:
+            session.execute("SPAWN t: Task { n = 1 }")
+            assert ending.next()["payload"]["delta"]["document"]["n"] == 1
+            status = ending.next()
+            assert (status["type"], status["payload"]["reason"]) == ("status", "auth")
+            assert ending.answer.read().strip() == b"", "it is over"
+            session.execute("SPAWN t: Task { n = 2 }")
+        assert [lasting.next()["payload"]["delta"]["document"]["n"] for _ in range(2)] == [1, 2]
+        lasting.close()
+        ending.close()

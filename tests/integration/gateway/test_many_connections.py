@@ -1,0 +1,49 @@
+"""Two thousand connections, each with a watch of its own: everyone is told its events, once, and nobody another's."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+
+from benchmarks.gateway.load import Load
+from benchmarks.gateway.swarm import connect_swarm
+from tests.support.gateway_server import Serving
+
+CONNECTIONS, EVENTS = 2_000, 500
+_KEY = re.compile(rb'"t\.key":(\d+)')
+
+
+async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
+    """How many events were for each connection, and how many of its own each was told."""
+    load = Load(server.port, [], CONNECTIONS, 0, 0)
+    meant, told = Counter[int](), Counter[int]()
+
+    def heard(number: int, data: bytes) -> None:
+        load.heard(number, data)
+        if data.startswith(b'{"type":"event"'):
+            found = _KEY.search(data)
+            assert found is not None
+            assert int(found[1]) == number, "somebody else's event"
+            told[number] += 1
+
+    writer = await load.writer()
+    clients = await connect_swarm(server.port, CONNECTIONS, heard)
+    await load.subscribe(clients, own=True)
+    statement = "SPAWN t: Tick { key = $k, at = 0 }"
+    for n in range(EVENTS):
+        key = n * 7919 % CONNECTIONS
+        meant[key] += 1
+        writer.say({"type": "execute", "payload": {"statement": statement, "params": {"k": key}}})
+        if n % 100 == 99:  # more would be refused: a connection has so many requests waiting, and no more
+            await load.until(lambda: told.total() > n, 60)  # noqa: B023 - awaited here
+    for client in [*clients, writer]:
+        assert client.transport is not None
+        client.transport.abort()
+    return meant, told
+
+
+def test_two_thousand_connections_with_watches_of_their_own():
+    with Serving() as server:
+        meant, told = asyncio.run(crowd(server))
+        assert told == meant

@@ -1,0 +1,201 @@
+"""What gateways count, and that `/metrics` shows it: seeds/realtime-watching.md §5."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.gateway_server import Serving
+from tests.support.gateway_wire import Client, Wire
+from tests.support.paths import DOCS
+from vedette.client.session import connect
+from vedette.clock import SystemClock
+from vedette.console import http_server as timely_module
+from vedette.console.metrics import metrics_text, service_figures
+from vedette.gateway.limits import GatewayLimits
+from vedette.gateway.server.auth import OpenDoor
+from vedette.gateway.streams.replay_window import WindowBounds
+from vedette.gateway.wire.counters import DELAY_BOUNDS, Delays
+from vedette.gateway.worker import GatewayWorker
+
+WATCH = "WATCH t: Task [initial: none] RETURN t.n"
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    wire = Wire(limits=GatewayLimits(window=WindowBounds(events=3)))
+    wire.client().define("node Task { n: Int = 0, kind: String? }")
+    yield wire
+    wire.close()
+
+
+def listening(wire: Wire, **asked: object) -> Client:
+    client = wire.client()
+    client.send("subscribe", {"watch": WATCH, **asked} if "collection" not in asked else asked, id="s")
+    assert client.take()["type"] == "subscribe_ack"
+    return client
+
+
+# --- delays -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1_000)), max_size=30))
+def test_every_delay_is_counted_in_its_part_once(given: list[tuple[float, int]]):
+    whole, halves = Delays(), (Delays(), Delays())
+    for number, (seconds, times) in enumerate(given):
+        whole.add(seconds, times)
+        halves[number % 2].add(seconds, times)
+    for place, end in enumerate(DELAY_BOUNDS):
+        assert sum(whole.counts[: place + 1]) == sum(times for seconds, times in given if seconds <= end)
+    assert sum(whole.counts) == sum(times for _, times in given)
+    halves[0].merge(halves[1])
+    assert halves[0].counts == whole.counts
+    assert halves[0].seconds == pytest.approx(whole.seconds)
+
+
+def test_the_delay_is_from_the_commit_to_the_receivers(wire: Wire):
+    for _ in range(3):
+        listening(wire)
+    with wire.home.session() as session:
+        session.execute("SPAWN t: Task")
+        wire.clock.advance(0.05)
+        wire.run()
+    delays = wire.boards[0].tally.delays["default"]
+    assert delays.counts[DELAY_BOUNDS.index(0.064)] == 3, "one event, three receivers"
+    assert delays.seconds == pytest.approx(0.15)
+    assert wire.boards[0].tally.delivered == 3
+
+
+def test_events_of_one_batch_are_each_counted_for_each_receiver(wire: Wire):
+    """Told at once or one by one: the same numbers."""
+    several = wire.client(version=1)
+    for name in ("a", "b"):
+        several.send("subscribe", {"watch": WATCH}, id=name)
+    listening(wire)
+    with wire.home.session() as session:
+        for n in range(3):
+            session.execute("SPAWN t: Task { n = $n }", n=n)
+    counted = wire.boards[0].tally
+    received = [m for m in several.all() if m["type"] == "event"]
+    assert counted.delivered == sum(counted.delays["default"].counts) == 6
+    assert len(received) == 3
+
+
+# --- counters -----------------------------------------------------------------------------------------------------
+
+
+def test_what_went_otherwise_is_counted_by_its_reason(wire: Wire):
+    tally = wire.boards[0].tally
+    held = listening(wire, maxUnacked=1)
+    writer = wire.client()
+    for n in range(8):
+        writer.execute("SPAWN t: Task { n = $n }", n=n)
+    first = held.take()["payload"]
+    held.send("ack", {"seq": first["seq"]})
+    assert held.take()["payload"]["reason"] == "window"
+    assert (tally.replays, tally.resyncs) == (1, {"window": 1})
+    held.send("nonsense")
+    held.send("manage", {"subId": "nobody", "operation": "pause"})
+    assert {"unknown_type", "unknown_subscription"} <= tally.refused.keys()
+    wire.boards[0].drain()
+    assert tally.closed == {4000: len(wire.boards[0].connections)}
+    assert tally.opened == 3
+
+
+def test_filters_that_were_asked_and_those_that_were_concerned(wire: Wire):
+    for kind in ("a", "b", "c"):
+        listening(wire, collection="Task", filter=f'doc.kind == "{kind}"')
+    listening(wire, collection="Task", filter="doc.n + 1 > 100")
+    wire.client().execute('SPAWN t: Task { kind = "a" }')
+    desk = wire.broker.desks["default"]
+    assert (desk.candidates, desk.matches) == (2, 1), "the index leaves two of four"
+
+
+# --- as Prometheus sees it ----------------------------------------------------------------------------------------
+
+
+def sample(text: str, name: str) -> float:
+    (found,) = re.findall(rf"^{re.escape(name)} (\S+)$", text, re.MULTILINE)
+    return float(found)
+
+
+async def through_a_worker(server: Serving, path: Path) -> str:
+    """What `/metrics` of the engine says while a client listens and writes at a worker."""
+    worker = GatewayWorker(
+        socket=path,
+        secret=server.service.secret,
+        authority=OpenDoor(),
+        limits=GatewayLimits(),
+        clock=SystemClock(),
+        name="worker-0",
+    )
+    port = await worker.start("127.0.0.1", 0)
+    async with connect(f"ws://127.0.0.1:{port}") as client:
+        await client.define("node Task { n: Int = 0 }")
+        watch = await client.watch(WATCH).ready()
+        await client.execute("SPAWN t: Task")
+        assert await watch.next(timeout=20) is not None
+        shown = ""
+        while 'vedette_delivered_events_total{gateway="worker-0"} 1.0' not in shown:
+            await asyncio.sleep(0.05)
+            shown = metrics_text(service_figures(server.service)).decode()
+    await worker.stop(drain_seconds=1)
+    return shown
+
+
+def test_workers_are_in_the_figures_of_their_engine(tmp_path: Path):
+    with Serving(tmp_path / "data") as server:
+        path = tmp_path / "e.sock"
+        asyncio.run_coroutine_threadsafe(server.service.links.start(path), server.loop).result(30)
+        shown = asyncio.run(asyncio.wait_for(through_a_worker(server, path), 60))
+    assert sample(shown, 'vedette_connections{gateway="worker-0"}') == 1
+    assert sample(shown, 'vedette_connections{gateway="engine"}') == 0
+    assert sample(shown, 'vedette_delivery_seconds_count{gateway="worker-0"}') == 1
+    assert 0 < sample(shown, 'vedette_delivery_seconds_sum{gateway="worker-0"}') < 20, "one scale of time"
+    assert sample(shown, 'vedette_database_delivery_seconds_bucket{database="default",le="+Inf"}') == 1
+    assert sample(shown, 'vedette_lag_commits{database="default"}') == 0
+
+
+def test_rules_and_dashboard_ask_for_figures_that_there_are(tmp_path: Path):
+    docs = DOCS / "operations"
+    with Serving(tmp_path / "data") as server:
+        shown = metrics_text(service_figures(server.service)).decode()
+    names = {line.split()[2] for line in shown.splitlines() if line.startswith("# TYPE")}
+    for file in ("alerts.yml", "dashboard.json"):
+        asked = set(re.findall(r"\bvedette_\w+", (docs / file).read_text()))
+        gateway = {name.removesuffix("_bucket") for name in asked if not name.startswith("vedette_pipeline_")}
+        assert gateway
+        assert gateway <= names, file
+
+
+# --- server-sent events that nobody reads -------------------------------------------------------------------------
+
+
+def test_a_reader_that_is_stuck_is_bounded_and_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It holds its mark and the socket's own buffers; the others go on; in the end it is closed."""
+    monkeypatch.setattr(timely_module, "STUCK_SECONDS", 0.3)
+    size = 20_000
+    with Serving(tmp_path / "data") as server, server.home.session() as session:
+        server.home.define("node Task { text: String }")
+        board = server.service.board
+        with socket.socket() as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            stuck.connect(("127.0.0.1", server.http_port))
+            stuck.sendall(
+                b"GET /realtime/sse?database=default&collection=Task HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            )
+            assert b"200 OK" in stuck.recv(1_024)
+            most = 0
+            while server.on_loop(lambda: len(board.connections)):
+                session.execute("SPAWN t: Task { text = $text }", text="x" * size)
+                most = max(most, server.on_loop(lambda: board.bridged_bytes))
+            high = board.limits.stream_outbox_bytes
+            assert high <= most < high + 2 * size, "clogged, and nothing more was queued"
+        assert server.on_loop(lambda: board.bridged_bytes) == 0

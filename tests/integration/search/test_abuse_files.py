@@ -1,0 +1,134 @@
+"""Small files that want much: of time, of memory. Work and text grow with the file, not with its square."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from time import process_time
+
+import pytest
+
+from tests.support.pdf_file import pdf_of
+from vedette.errors import IngestError
+from vedette.search.content_type import ContentType, detect_type
+from vedette.search.document import Document
+from vedette.search.extraction import extract
+
+TIMES = 4
+ROOM = 2.5
+"""For what a busy machine adds. TIMES as much text is TIMES the work; were it the square, TIMES * TIMES."""
+
+
+def extracted(path: str, text: str) -> Document:
+    data = text.encode()
+    return extract(path, data, detect_type(path, data))
+
+
+def seconds(path: str, text: str) -> float:
+    """Of this process alone, the best of a few."""
+    tries = []
+    for _ in range(3):
+        began = process_time()
+        extracted(path, text)
+        tries.append(process_time() - began)
+    return min(tries)
+
+
+SLOW: dict[str, tuple[str, int, Callable[[int], str]]] = {
+    "a heading with a gap": ("a.md", 500, lambda n: "# a" + " " * n + "x"),
+    "a heading with marks and gaps": ("a.md", 500, lambda n: "# a" + " #" * n + "x"),
+    "escaped quotes": ("a.py", 8_000, lambda n: '"' + '\\"' * n),
+    "quotes that nobody closes": ("a.py", 8_000, lambda n: "'''" + '"\\' * n),
+    "a call with a gap": ("a.c", 8_000, lambda n: "f(" + " " * n + ";"),
+    "words and gaps": ("a.java", 8_000, lambda n: "a* " * n + ";"),
+    "a brace and a gap": ("a.c", 8_000, lambda n: "f {" + " " * n + ";"),
+    "a receiver that nobody closes": ("a.go", 20_000, lambda n: "func" + " (" * n),
+    "words before a function": ("a.rs", 20_000, lambda n: "async " * n + ";"),
+    "a name and a gap": ("a.sh", 20_000, lambda n: "function a" + " " * n + "x"),
+    "exports and gaps": ("a.ts", 20_000, lambda n: "export" + " " * n + "x"),
+    "comments that nobody closes": ("a.html", 4_000, lambda n: "<!--" * n),
+    "tags that nobody closes": ("a.html", 4_000, lambda n: "<a " * n),
+    "attributes that nobody closes": ("a.html", 4_000, lambda n: "<a b='" * n + '<a b="' * n),
+    "ends that nobody closes": ("a.html", 4_000, lambda n: "</a " * n),
+    "declarations that nobody closes": ("a.html", 4_000, lambda n: "<!x <?" * n),
+    "sections that nobody closes": ("a.html", 4_000, lambda n: "<![CDATA[" * n),
+    "scripts that nobody closes": ("a.html", 4_000, lambda n: "<script></scrip" * n),
+    "blanks before words": ("a.html", 2_000, lambda n: "<b> </b>" * n + "<b>x</b>" * n),
+    "many columns and many rows": ("a.csv", 2_000, lambda n: "a," * n + "\n" + "a\n" * n),
+}
+
+
+@pytest.mark.parametrize(("path", "size", "text"), SLOW.values(), ids=SLOW)
+def test_the_work_grows_with_the_file_and_not_with_its_square(
+    path: str, size: int, text: Callable[[int], str]
+) -> None:
+    least = 0.0005  # what is done sooner has nothing that grows
+    assert seconds(path, text(TIMES * size)) < ROOM * TIMES * max(seconds(path, text(size)), least)
+
+
+LARGE = {
+    "one long column": ("a.csv", "h" * 50_000 + "\n" + "a\n" * 500),
+    "long columns": ("a.csv", ",".join(["h" * 1_000] * 100) + "\n" + ("a," * 100 + "\n") * 500),
+    "a long heading": ("a.md", "# " + "h" * 50_000 + "\n" + "## a\n" * 500),
+    "a long underlined heading": ("a.md", "h" * 50_000 + "\n===\n" + "## a\n" * 500),
+    "a long heading of a page": ("a.html", "<h1>" + "h" * 50_000 + "</h1>" + "<h2>a</h2>" * 500),
+    "a long class": ("a.py", "class " + "h" * 50_000 + ":\n" + " def a(): ...\n" * 500),
+    "many classes in each other": (
+        "a.py",
+        "".join(f"{' ' * depth}class {'A' * 60}:\n" for depth in range(200))
+        + (" " * 200 + "def a(): ...\n") * 500,
+    ),
+    "a list in lists": ("a.json", "[" * 300 + ",".join("1" * 30_000) + "]" * 300),
+}
+
+
+@pytest.mark.parametrize(("path", "text"), LARGE.values(), ids=LARGE)
+def test_the_text_of_a_file_is_not_many_times_its_size(path: str, text: str) -> None:
+    document = extracted(path, text)
+    found = sum(map(len, document.lines)) + sum(len(part.title) for part in document.parts)
+    assert found < 25 * len(text)
+
+
+def test_what_a_title_repeats_is_its_beginning() -> None:
+    (title,) = [part.title for part in extracted("a.md", f"# {'long ' * 100}\n").parts]
+    assert title == ("long " * 100)[:119] + "…"
+
+
+def test_json_that_nests_deep_is_taken_as_it_is_written() -> None:
+    text = "[" * 300 + ",".join("1" * 1_000) + "]" * 300
+    assert extracted("a.json", text).lines == (text,)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a <b>c <!-- d <p> e", ("a c",)),
+        ("a<!-->b<!--->c<!-- - -- -->d<!-- x --!>e", ("abcde",)),
+        ("1 < 2 <3 <= &lt; a<p>b", ("1 < 2 <3 <= < a", "b")),
+        ("<p title='>' x=\">\" y=>a</p><p don't>b", ("a", "b")),
+        ('a<p x="b>c</p>d', ("a", "c", "d")),
+        ("a<script>if (b<c) '</p>'</SCRIPT >d<style/>e<style>f", ("ade",)),
+        ("a<![CDATA[ b>c ]]>d<![if IE]>e<?php f ?>g</ h>i", ("adegi",)),
+        ("a<br/>b<svg/>c<svg><p>d</svg>e", ("a", "bc", "e")),
+    ],
+)
+def test_odd_html_as_browsers_have_it(text: str, lines: tuple[str, ...]) -> None:
+    assert extracted("a.html", text).lines == lines
+
+
+def test_a_pdf_that_draws_more_than_its_size_can_have_is_refused() -> None:
+    """Some 2 kB that unpack to a page of 60,000 words, or name one page 3,000 times."""
+    drawn = zlib.compress(b"BT /F1 12 Tf " + b"(a) Tj " * 60_000 + b"ET", 9)
+    page = pdf_of(["text"])
+    before, _, after = page.partition(b"<< /Length")
+    stream = b"<< /Filter /FlateDecode /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn)
+    dense = before + stream + after.partition(b"endstream")[2]
+    repeated = page.replace(b"[4 0 R] /Count 1", b"[" + b"4 0 R " * 3_000 + b"] /Count 3000")
+    for data in (dense, repeated):
+        with pytest.raises(IngestError, match=r"E4512.*more to draw"):
+            extract("a.pdf", data, ContentType.PDF)
+
+
+def test_a_pdf_of_many_pages_is_read() -> None:
+    document = extract("a.pdf", pdf_of([f"page {number}" for number in range(300)]), ContentType.PDF)
+    assert len(document.lines) == 300

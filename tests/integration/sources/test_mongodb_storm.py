@@ -1,0 +1,69 @@
+"""Anything may happen to a MongoDB source, in any order: in the end the journal says what the collections say.
+
+Writes, collections that are dropped and come again, appends that fail, before or after they are done, readers that are
+killed, places that are lost. One seed makes one storm.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.mongodb_server import mongodb_uri
+from tests.support.source_storm import SourceStorm, append_in_pieces
+from tests.unit.sources.mongodb.test_reader import Shop
+from vedette.sources.images import decode_image
+from vedette.sources.mongodb import reader as under_test
+from vedette.sources.mongodb.change_events import key_of, plain
+
+__all__ = ["mongodb_uri"]
+NAMES = ("orders", "lines", "notes")
+KEYS = (1, "1", "a", 2.5, True, "b\0c")
+
+
+class Storm(SourceStorm):
+    def write(self) -> None:
+        collection, key = self.shop.db[self.chance.choice(NAMES)], self.chance.choice(KEYS)
+        match self.chance.randrange(8):
+            case 0 | 1 | 2:
+                collection.replace_one({"_id": key}, {"n": self.chance.randrange(99)}, upsert=True)
+            case 3 | 4:
+                collection.update_one({"_id": key}, {"$inc": {"n": 1}})
+            case 5:
+                collection.delete_one({"_id": key})
+            case 6:
+                collection.insert_many([{"n": n} for n in range(5)])
+            case _ if self.chance.random() < 0.3:
+                collection.drop()
+
+    def lose(self) -> None:
+        """As when the log was cut: what is there is compared anew."""
+        self.shop.journal.mark("shop", "stale", "the log was cut")
+        self.die()
+
+    def compare(self) -> None:
+        for name in NAMES:
+            expected = {key_of(each["_id"]): plain(each) for each in self.shop.db[name].find()}
+            page = self.shop.journal.snapshot("default", f"shop::{name}")
+            assert {key: decode_image(image) for key, image in page.documents} == expected, name
+
+
+def storm(uri: str, home: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    append_in_pieces(monkeypatch, under_test)
+    wind = Storm(Shop(uri, home), Random(seed))
+    wind.blow([wind.write] * 12 + [wind.look] * 3 + [wind.die, wind.lose], times=60, looks=25)
+
+
+@pytest.mark.parametrize("seed", range(1))
+def test_the_journal_says_what_the_collections_say(
+    mongodb_uri: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+):
+    storm(mongodb_uri, tmp_path, seed, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 150))
+def test_many_storms(mongodb_uri: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch):
+    storm(mongodb_uri, tmp_path, seed, monkeypatch)

@@ -1,0 +1,342 @@
+"""Carries steps out: after each of them, what every watch was told must amount to what a fresh MATCH says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import vedette
+from tests.properties.models.watch_fold import Fold
+from tests.properties.strategies.watch_cases import WRITERS, Case, Define, Do, Follow, Manage, Restart, Step
+from tests.properties.strategies.watch_patterns import Hole, Reference
+from tests.properties.strategies.watch_queries import Query
+from vedette.change import Event
+from vedette.engine.commit.lock import Turn
+from vedette.engine.session.session import Session
+from vedette.errors import PolicyError, VedetteError
+
+__all__ = ["Follower", "Oracle", "shortest"]
+
+_NAMES = re.compile(r"#(\w+)")
+_STATIC = ("E1", "E2")
+"""Codes of mistakes in the text of a statement: the grammar makes none."""
+_LAZY = 5
+"""A lazy reader looks at every fifth step."""
+
+
+class Unnamed(Exception):
+    """The case speaks of an element that was never made, because its statement was refused."""
+
+
+class Follower:
+    """One watch, what it was told so far, and the query that it must agree with."""
+
+    def __init__(self, oracle: Oracle, step: Follow) -> None:
+        self.step, self.query = step, step.query
+        self._oracle = oracle
+        self._reader = oracle.session(step.actor)
+        self._match = oracle.with_ids(self.query.match_text(step.values))
+        self._parameters = oracle.values(self.query.parameters(step.values))
+        self._fold = Fold(identity=self._identity(), changes=self.query.kind != "distinct")
+        self._news: list[Event] = []
+        self._looks = 0
+        self.altered = False
+        self.ended = False
+        """Whether the case has cancelled it."""
+        self.history: list[tuple[int, Counter[Any]]] = []
+        """The last tick that the watch had heard of, and the rows it knew then."""
+        self._begin()
+
+    def _begin(self) -> None:
+        tick = 0
+        if self.step.initial == "none":
+            if self.step.immediate and self._oracle.in_transaction:
+                raise Unnamed("what open transactions have written")
+            self._fold.begin(self.expected())
+        elif self.step.initial == "since":
+            tick, rows = self._oracle.earlier(self.step)
+            self._fold.rows = Counter(rows)
+        self.handle = self._reader.watch(self._oracle.with_ids(self.step.text(tick)), self._parameters)
+
+    def alter(self) -> None:
+        """Take the other filter: as if the data had changed."""
+        text = self._oracle.with_ids(self.query.alter_text(self.handle.id, self.step.values))
+        self._reader.execute(text, self._parameters)
+        self.query, self.altered = self.query.altered(), True
+        self._match = self._oracle.with_ids(self.query.match_text(self.step.values))
+
+    def attach(self) -> bool:
+        """Take the watch up again in a new process; nobody can for an actor who is dead."""
+        try:
+            self._reader = self._oracle.session(self.step.actor)
+        except PolicyError:
+            return False
+        self.handle = self._reader.attach(self.handle.id)
+        return True
+
+    def _identity(self) -> tuple[str, ...] | None:
+        if self.query.kind == "groups":
+            return tuple(f"k{place}" for place in range(self.query.keys))
+        if self.query.identified:
+            return tuple(f"ids{place}" for place in range(len(self.query.variables)))
+        return None
+
+    def expected(self, drafts: Session | None = None) -> list[dict[str, Any]]:
+        """What MATCH says: one row for each identity, parallel edges that nobody named collapsed.
+
+        `drafts`: the session in whose transaction is what nobody else can read yet.
+        """
+        reader = drafts or self._reader
+        if drafts is not None and self.step.actor is not None:
+            drafts.execute(f"BEGIN SESSION AS #{self._oracle.id_of(self.step.actor)}")
+        result = reader.execute(self._match, self._parameters)
+        if drafts is not None and self.step.actor is not None:
+            drafts.execute("END SESSION")
+        ids = self.query.ids_in_match
+        columns = result.columns[ids:]
+        rows = [(row[:ids], dict(zip(columns, row[ids:], strict=True))) for row in result.rows]
+        return list(dict(rows).values()) if self.query.kind == "rows" else [row for _, row in rows]
+
+    def news(self) -> list[dict[str, Any]]:
+        """Events since the last call, as a client gets them, without what every event has."""
+        told, self._news = self._news, []
+        return [
+            {name: value for name, value in event.to_dict().items() if name not in ("tick", "position")}
+            for event in told
+        ]
+
+    def check(self, *, last: bool = False) -> None:
+        self._looks += 1
+        if self.step.lazy and self._looks % _LAZY and not last:
+            return
+        events = self._poll()
+        if self.handle.status != "active":
+            assert not events, f"a {self.handle.status} watch hands out {events}"
+            self.ended = self.ended or self._oracle.is_gone(self.step.actor)
+            assert self.ended == (self.handle.status == "cancelled"), self.handle.errors()
+            return
+        self._news += events
+        try:
+            self._fold.take(events, again=self.step.reliable)
+            drafts = self.step.immediate and self._oracle.in_transaction
+            if not drafts:
+                self._compare()
+            elif writer := self._oracle.only_drafts(self.step.actor):
+                self._compare(writer)
+        except AssertionError as error:
+            raise AssertionError(f"{self.step}\n{error}\nevents: {events}") from error
+        tick = self._oracle.tick - 1
+        if not drafts and (not self.history or self.history[-1][0] != tick):
+            self.history.append((tick, Counter(self._fold.rows)))
+
+    def _poll(self) -> list[Event]:
+        """Everything there is; some take it in small pieces."""
+        if self.step.number % 2 == 0 and not self.step.lazy:
+            return self.handle.poll()
+        found: list[Event] = []
+        while more := self.handle.poll(limit=2 if self.step.number % 2 else None):
+            found += more
+        return found
+
+    def _compare(self, drafts: Session | None = None) -> None:
+        expected = Fold()
+        expected.begin(self.expected(drafts))
+        missing, surplus = expected.rows - self._fold.rows, self._fold.rows - expected.rows
+        assert not missing, f"never told: {dict(missing)}"
+        assert not surplus, f"told, but not there: {dict(surplus)}"
+
+
+class Oracle:
+    """A database in memory, the sessions of a case, and its followers."""
+
+    def __init__(self, ontology: str, place: str = ":memory:") -> None:
+        self._place = place
+        self._ids: dict[str, str] = {}
+        self._open()
+        self.db.define(ontology)
+        self.followers: dict[int, Follower] = {}
+        self.refused: list[tuple[Step, VedetteError]] = []
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.db.close()
+
+    def _open(self) -> None:
+        self.db = vedette.open(self._place, environment={})
+        self._writers = [self.db.session() for _ in range(WRITERS)]
+        self._sessions: dict[str | None, Session] = {}
+
+    @property
+    def tick(self) -> int:
+        return self.db.database("default").state.tick
+
+    @property
+    def in_transaction(self) -> bool:
+        return any(writer.transaction is not None for writer in self._writers)
+
+    def only_drafts(self, actor: str | None) -> Session | None:
+        """The session with the one open transaction, if its own MATCH shows all that is written and nothing less."""
+        writing = [writer for writer in self._writers if writer.transaction is not None]
+        one = writing[0].transaction if len(writing) == 1 else None
+        if one is None or one.serializable or one.aborted:
+            return None
+        alive = actor is None or one.transaction.view.get(self.id_of(actor)) is not None
+        return writing[0] if alive else None
+
+    def earlier(self, step: Follow) -> tuple[int, Counter[Any]]:
+        """What the watch that `step` names was told some commits ago, and the tick of the last of them."""
+        other = self.followers.get(step.other)
+        if other is None or other.altered or len(other.history) <= step.back:
+            raise Unnamed(f"the past of watch {step.other}")
+        if other.history[-1 - step.back][0] < 0:
+            raise Unnamed(f"the past of watch {step.other}")
+        return other.history[-1 - step.back]
+
+    @classmethod
+    def try_case(cls, case: Case, place: str = ":memory:") -> Oracle:
+        """Carry out a whole case; what is refused is refused, but nothing may be told wrongly."""
+        with cls(case.ontology.text(), place) as oracle:
+            for step in case.steps:
+                try:
+                    oracle.take(step)
+                except Unnamed:
+                    continue
+                except VedetteError as error:
+                    oracle.refused.append((step, error))
+                    if isinstance(step, Follow) and error.code.startswith(_STATIC):
+                        raise
+                oracle.check(step)
+            oracle.check("all of it", last=True)
+        return oracle
+
+    # --- by hand ----------------------------------------------------------------------------------------------
+
+    def do(self, *statements: str, session: int = 0) -> None:
+        """Execute statements, with a check after each."""
+        for text in statements:
+            self.take(Do(session, text))
+            self.check(text)
+
+    def together(self, *statements: str) -> None:
+        """Execute statements in one transaction."""
+        self.do("BEGIN", *statements, "COMMIT")
+
+    def follow(self, pattern: str, returns: str, *, kind: str = "rows", **more: Any) -> Follower:
+        """Begin to watch. `ids`: the pattern's variables, by which rows of parallel edges are told apart.
+
+        `values` are the parameters $p0, $p1 …
+        """
+        where, actor, keys = more.get("where"), more.get("actor"), more.get("keys", 0)
+        ids = tuple(str(more.get("ids", "")).split())
+        values = more.get("values", ())
+        holes = tuple(Hole((value,), "parameter", place) for place, value in enumerate(values))
+        query = Query(pattern, where, more.get("filter"), (returns,), ids, holes, kind, keys)
+        query = replace(query, other_filter=more.get("other"))
+        immediate = more.get("immediate", False)
+        self.take(Follow(len(self.followers), query, values, actor, immediate=immediate))
+        self.check(pattern)
+        follower = self.followers[len(self.followers) - 1]
+        follower.news()
+        return follower
+
+    # --- names ------------------------------------------------------------------------------------------------
+
+    def with_ids(self, text: str) -> str:
+        """The text with ids in place of the names that the case gave to elements."""
+        return _NAMES.sub(lambda found: f"#{self._ids.get(found[1], found[1])}", text)
+
+    def values(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        return {name: self._value(value) for name, value in parameters.items()}
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, Reference):
+            return self.id_of(value.name)
+        return list(value) if isinstance(value, tuple) else value
+
+    def id_of(self, name: str) -> str:
+        if name not in self._ids:
+            raise Unnamed(name)
+        return self._ids[name]
+
+    def is_gone(self, actor: str | None) -> bool:
+        """Whether the actor was deleted: then its watches end."""
+        return actor is not None and self.db.default.state.graph.get(self.id_of(actor)) is None
+
+    def session(self, actor: str | None) -> Session:
+        """The session in which an actor watches and reads; None is the system context."""
+        if actor not in self._sessions:
+            self._sessions[actor] = self.db.session(actor=None if actor is None else self.id_of(actor))
+        return self._sessions[actor]
+
+    # --- steps ------------------------------------------------------------------------------------------------
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Do():
+                self._do(step)
+            case Follow():
+                self.followers[step.number] = Follower(self, step)
+            case Define():
+                self.db.define(step.text)
+            case Manage() if step.watch not in self.followers:
+                pass
+            case Manage(operation="ALTER"):
+                self.followers[step.watch].alter()
+            case Manage():
+                follower = self.followers[step.watch]
+                self.session(None).execute(f"{step.operation} WATCH #{follower.handle.id}")
+                follower.ended = follower.ended or step.operation == "CANCEL"
+            case Restart():
+                if step.death:
+                    self._leave_a_copy()
+                self.db.close()
+                self._open()
+                self.followers = {n: f for n, f in self.followers.items() if not f.ended and f.attach()}
+
+    def _leave_a_copy(self) -> None:
+        """Go on with what is on the disk now, of which the end of this process knows nothing."""
+        gate = self.db.database("default").gate
+        gate.wait(gate.submitted_tick)
+        former, self._place = self._place, f"{self._place}+"
+        shutil.copytree(former, self._place)
+
+    def _do(self, step: Do) -> None:
+        writer = self._writers[step.session]
+        try:
+            writer.execute(self.with_ids(step.text))
+        except VedetteError:
+            if writer.transaction is not None:
+                writer.execute("ROLLBACK")
+            raise
+        self._ids.update(writer.bindings)
+
+    def check(self, after: object, *, last: bool = False) -> None:
+        database = self.db.database("default")
+        database.wait(Turn(database).taken())
+        for follower in self.followers.values():
+            try:
+                follower.check(last=last)
+            except AssertionError as error:
+                raise AssertionError(f"after {after}\n{error}") from error
+
+
+def shortest(case: Case, fails: Callable[[Case], bool], *, most: int = 500) -> Case:
+    """A case with as few steps as can be left away one by one or in runs while it still fails."""
+    tried, size = 0, len(case.steps)
+    while size:
+        start, shorter = 0, False
+        while start < len(case.steps) and tried < most:
+            tried += 1
+            fewer = replace(case, steps=case.steps[:start] + case.steps[start + size :])
+            if fails(fewer):
+                case, shorter = fewer, True
+            else:
+                start += size
+        size = size if shorter and tried < most else size // 2
+    return case

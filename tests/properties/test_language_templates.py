@@ -1,0 +1,104 @@
+"""Lifting agrees with the lexer, and constants may be exchanged behind the parser's back."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.properties.strategies.language_trees import floats, integers, statements, texts
+from tests.unit.language.parser.corpus import accepted_scripts
+from vedette.errors import VedetteError
+from vedette.language.parser import parse_lifted, parse_script
+from vedette.language.parser.lexer import tokenize
+from vedette.language.parser.template import Lifted, lift
+from vedette.language.printer import print_statement
+from vedette.language.printer.expressions import print_value
+from vedette.language.syntax.expressions import Literal
+from vedette.values import Value, duration_from_ms, timestamp_from_ms
+
+OTHERS = {
+    "s": texts,
+    "i": integers,
+    "f": floats,
+    "t": st.integers(0, 10**13).map(timestamp_from_ms),
+    "d": st.integers(0, 10**12).map(duration_from_ms),
+}
+SCRIPTS = st.sampled_from([case.text for case in accepted_scripts()])
+TEXTS = SCRIPTS | statements.map(print_statement)
+
+
+def slots(tree: Any) -> dict[int, Value]:
+    """Every literal of a tree that has a slot."""
+    found: dict[int, Value] = {}
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(node)
+        elif isinstance(node, Literal):
+            if node.slot is not None:
+                assert node.slot not in found
+                found[node.slot] = node.value
+        elif dataclasses.is_dataclass(node):
+            stack.extend(getattr(node, field.name) for field in dataclasses.fields(node))
+    return found
+
+
+def rebuild(lifted: Lifted, literals: list[Value]) -> str:
+    pieces = list(lifted.skeleton)
+    pieces[1::2] = map(print_value, literals)
+    return "".join(pieces)
+
+
+@given(TEXTS)
+def test_every_literal_is_in_a_slot_or_pinned(text: str) -> None:
+    parsed = parse_lifted(text)
+    found = slots(parsed.statements)
+    assert not found.keys() & parsed.pinned
+    assert found.keys() | parsed.pinned == set(range(len(parsed.literals)))
+    assert all(repr(parsed.literals[slot]) == repr(value) for slot, value in found.items())
+
+
+@given(TEXTS)
+def test_lifting_finds_what_the_lexer_finds(text: str) -> None:
+    lifted = lift(text)
+    if lifted is not None:
+        assert repr(lifted.literals) == repr(tokenize(text).literals)
+
+
+@given(TEXTS, st.data())
+def test_constants_can_be_exchanged(text: str, data: st.DataObject) -> None:
+    lifted = lift(text)
+    assume(lifted is not None)
+    assert lifted is not None
+    others: list[Any] = [data.draw(OTHERS[tag]) for tag in lifted.skeleton[1::2]]
+    changed = rebuild(lifted, others)
+    again = lift(changed)
+    assert again is not None
+    assert again.skeleton == lifted.skeleton
+    assert repr(again.literals) == repr(tuple(others))
+    before, after = parse_lifted(text), parse_lifted(changed)
+    assert before.pinned == after.pinned
+    expected = {slot: value for slot, value in enumerate(others) if slot not in after.pinned}
+    assert repr(sorted(slots(after.statements).items())) == repr(sorted(expected.items()))
+
+
+@given(SCRIPTS, st.data())
+def test_equal_skeletons_parse_alike(text: str, data: st.DataObject) -> None:
+    """Even after a blow to the text: whoever has the skeleton of an accepted text is accepted."""
+    lifted = lift(text)
+    assume(lifted is not None and text)
+    place = data.draw(st.integers(0, len(text) - 1))
+    length = data.draw(st.integers(0, 2))
+    middle = data.draw(st.text("\"\\@#$.-/*+0123456789abdehmnstwTZ: _\0\n'", max_size=3))
+    changed = text[:place] + middle + text[place + length :]
+    again = lift(changed)
+    if again is None or lifted is None or again.skeleton != lifted.skeleton:
+        return
+    try:
+        parse_script(changed)
+    except VedetteError as error:
+        raise AssertionError(f"{changed!r} has the skeleton of {text!r}, and is refused") from error

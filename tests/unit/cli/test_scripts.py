@@ -1,0 +1,109 @@
+"""Declarations and statements in one text: where each part begins, what is whole, open or wrong, where errors point."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.language.parser.corpus import Case, accepted_ontologies, accepted_scripts, rejected_scripts
+from vedette.cli.scripts import Declarations, OneStatement, read_script, reading_of, relocate
+from vedette.errors import AnalysisError, VedetteError
+from vedette.language.diagnostics import Diagnostic, Span
+from vedette.language.parser import parse_declarations, parse_script, parse_statement
+
+MIXED = """\
+-- a file
+--- What is to be done.
+node Task { title: String };
+node Person
+SPAWN t: Task { title = "a" } SPAWN p: Person;
+MATCH t: Task RETURN t
+edge has(p: Person, t: Task)
+LINK has(#p, #t)
+"""
+
+
+def test_parts_keep_their_order_and_declarations_stand_together() -> None:
+    parts = read_script(MIXED)
+    assert [type(part).__name__ for part in parts] == [
+        *["Declarations", "OneStatement", "OneStatement", "OneStatement", "Declarations", "OneStatement"]
+    ]
+    first = parts[0]
+    assert isinstance(first, Declarations)
+    assert first.trees == parse_declarations(MIXED.partition("SPAWN")[0])
+    assert first.trees[0].doc == "What is to be done."
+    assert parts[2].text == "SPAWN p: Person"
+    for part in parts:
+        assert MIXED[part.start :].startswith(part.text)
+        assert MIXED[part.first :].lstrip() == MIXED[part.first :]
+
+
+@pytest.mark.parametrize("case", accepted_scripts(), ids=str)
+def test_statements_are_what_the_parser_reads(case: Case) -> None:
+    parts = read_script(case.text)
+    assert tuple(part.tree for part in parts if isinstance(part, OneStatement)) == parse_script(case.text)
+    for part in parts:
+        assert isinstance(part, OneStatement)
+        assert parse_statement(part.text) == part.tree, "a part says the same alone"
+
+
+@pytest.mark.parametrize("case", accepted_ontologies(), ids=str)
+def test_declarations_are_what_the_parser_reads(case: Case) -> None:
+    parts = read_script(case.text)
+    trees = tuple(tree for part in parts if isinstance(part, Declarations) for tree in part.trees)
+    assert trees == parse_declarations(case.text)
+
+
+@pytest.mark.parametrize("case", rejected_scripts(), ids=str)
+def test_what_the_parser_rejects_is_never_whole(case: Case) -> None:
+    if any(word in case.text.upper() for word in ("NODE ", "EDGE ")):
+        return  # a declaration among statements has a place here
+    assert reading_of(case.text) != "whole"
+
+
+@pytest.mark.parametrize(
+    ("text", "reading"),
+    [
+        ("", "whole"),
+        ("-- a comment", "whole"),
+        ("MATCH t: Task RETURN t", "whole"),
+        ("node Task", "whole"),
+        ("node = WATCH t: Task RETURN t", "whole"),
+        ("MATCH t: Task", "open"),
+        ("MATCH t: Task\n", "open"),
+        ("MATCH t: Task RETURN t; SPAWN", "open"),
+        ("node Task {", "open"),
+        ("ontology Board { node Task;", "open"),
+        ("EXPLAIN", "open"),
+        ("/* not closed", "open"),
+        ("MATCH t: Task;", "wrong"),
+        ('SPAWN t: Task { title = "not closed', "wrong"),
+        ("nodde Task", "wrong"),
+        ("[sealed] node Task", "whole"),
+        ("WATCH t: Task RETURN t [buffer: 1]", "wrong"),
+        ("MATCH t: Task RETURN t t", "wrong"),
+        ("\0", "wrong"),
+    ],
+)
+def test_what_more_text_could_still_make_right_is_open(text: str, reading: str) -> None:
+    assert reading_of(text) == reading
+
+
+def test_all_mistakes_of_a_text_are_found_at_once() -> None:
+    text = "node Task { title String }\nMATCH t: Task RETUR t\nSPAWN p: Person\nedge has(\n"
+    with pytest.raises(VedetteError) as caught:
+        read_script(text)
+    places = [(d.line, d.column) for d in caught.value.diagnostics if isinstance(d, Diagnostic)]
+    assert places == [(1, 19), (2, 15), (5, 1)]
+
+
+def test_an_error_of_a_part_points_into_the_whole_text() -> None:
+    source = "BEGIN;\n  MATCH t: Task RETURN t.x"
+    part = read_script(source)[1]
+    mistake = Diagnostic(code="E2002", message="no x", span=Span(21, 24), source=part.text)
+    elsewhere = Diagnostic(code="E2002", message="no y", span=Span(0, 1), source="another text")
+    error = AnalysisError("E2002", "no x", fields={"line": 1, "column": 22}, diagnostics=[mistake, elsewhere])
+    moved, untouched = relocate(error, part, source).diagnostics
+    assert isinstance(moved, Diagnostic)
+    assert (moved.line, moved.column, source[slice(*moved.span)]) == (2, 24, "t.x")
+    assert untouched is elsewhere
+    assert error.fields == {"line": 2, "column": 24}

@@ -1,0 +1,36 @@
+"""Cases from tests/data/filters, and the environment that they are asked about."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.paths import DATA
+from vedette.filters.document_filter import Environment, Request
+from vedette.filters.literals import read_timestamp
+
+__all__ = ["cel_cases", "cel_environment", "load"]
+
+FOLDER = DATA / "filters"
+
+
+def load(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def cel_environment() -> Environment:
+    given = load("cel")["environment"]
+    return Environment(
+        doc=given["doc"],
+        id=given["id"],
+        collection=given["collection"],
+        op=given["op"],
+        before=given["before"],
+        request=Request(auth=given["auth"], time=read_timestamp(given["time"])),
+    )
+
+
+def cel_cases() -> list[tuple[str, Any, str | None]]:
+    """Source, value, and the text of the error when there is no value."""
+    groups = [rows for name, rows in load("cel").items() if name not in ("about", "environment")]
+    return [(row[0], row[1], row[2] if len(row) > 2 else None) for rows in groups for row in rows]

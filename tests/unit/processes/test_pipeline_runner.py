@@ -1,0 +1,100 @@
+"""When `vedette serve` starts the pipeline, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Cli
+from vedette.processes import pipeline_runner as under_test
+from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions
+from vedette.processes.pipeline_runner import LOCK_FILE, has_sources, pipeline_child
+from vedette.storage.sqlite.lock import EngineLock
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_it_is_wanted_when_there_is_a_source(
+    folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("JAVA_HOME", "/somewhere")
+    (folder / "data").mkdir()
+    child = pipeline_child("data", folder / "data", said.append, LogOptions())
+    assert not child.vital
+    assert not child.wanted()
+    assert cli("source", "add", "graph", "data", "--name", "board").exit_code == 0
+    assert has_sources(folder / "data")
+    assert child.wanted()
+    assert cli("source", "remove", "board").exit_code == 0
+    assert not child.wanted()
+    assert said == []
+
+
+def test_without_java_it_is_logged_once(
+    folder: Path,
+    cli: Cli,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(under_test, "_has_java", lambda: False)
+    cli("source", "add", "graph", "data", "--name", "board")
+    child = pipeline_child("data", folder / "data", said.append, LogOptions())
+    assert not child.wanted()
+    assert not child.wanted()
+    (record,) = [r for r in caplog.records if getattr(r, "action", "") == "pipeline.java_missing"]
+    assert "Install Java 17" in record.getMessage()
+    assert said == []
+
+
+def test_one_that_was_started_by_hand_is_left_alone(
+    folder: Path, cli: Cli, said: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(under_test, "_has_java", lambda: True)
+    cli("source", "add", "graph", "data", "--name", "board")
+    child = pipeline_child("data", folder / "data", said.append, LogOptions())
+    lock = EngineLock(folder / "data" / LOCK_FILE)
+    assert not child.wanted()
+    refused = cli("pipeline")
+    assert refused.exit_code == 1
+    assert f"A pipeline runs on data already (pid {os.getpid()})" in refused.stderr
+    lock.release()
+    assert child.wanted()
+
+
+def test_it_is_at_work_when_it_says_so(folder: Path, said: list[str]):
+    child = pipeline_child("data", folder, said.append, LogOptions())
+    assert not child.is_ready(7)
+    (folder / "pipeline.json").write_text('{"state": "running", "pid": 8}')
+    assert not child.is_ready(7)
+    assert child.is_ready(8)
+    assert said == ["The pipeline is running."]
+
+
+def test_it_gets_the_log_options_and_keeps_the_previous_standard_error(folder: Path, said: list[str]):
+    options = LogOptions(level=LogLevel.INFO, format=LogFormat.JSON)
+    child = pipeline_child("data", folder, said.append, options)
+    assert list(child.command)[-4:] == ["--log-level", "info", "--log-format", "json"]
+    program = """
+import sys
+from pathlib import Path
+from vedette.processes.pipeline_runner import redirect_output_to_log
+
+before = redirect_output_to_log(Path())
+print("out")
+print("err", file=sys.stderr)
+print("shown", file=before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "shown\n")
+    assert sorted((folder / "pipeline.log").read_text().split()) == ["err", "out"]
+    assert stat.S_IMODE((folder / "pipeline.log").stat().st_mode) == 0o600

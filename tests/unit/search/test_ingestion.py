@@ -1,0 +1,160 @@
+"""A batch of files: an outcome for each, whatever the others do; an unchanged file costs nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.pdf_file import pdf_of
+from vedette.errors import IngestError
+from vedette.handshake.failures import FailureKind
+from vedette.search.embedding import HashingEmbedder
+from vedette.search.file_reader import read_file
+from vedette.search.ingestion import FileOutcome, FileToIngest, Ingestion
+from vedette.testing import ManualClock
+from vedette.testing.vectors import MemoryVectors
+
+
+class CountingEmbedder(HashingEmbedder):
+    def __init__(self) -> None:
+        super().__init__(32)
+        self.texts = 0
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        self.texts += len(texts)
+        return super().embed(texts)
+
+
+class Bench:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.embedder, self.store = CountingEmbedder(), MemoryVectors()
+        self.ingestion = Ingestion(self.embedder, self.store, ManualClock(), max_file_bytes=10_000)
+
+    def file(self, name: str, *, delete: bool = False) -> FileToIngest:
+        return FileToIngest(path=str(self.root / name), watch_id="w", collection="docs", delete=delete)
+
+    def ingest(self, *names: str) -> dict[str, FileOutcome]:
+        outcomes = self.ingestion.ingest([self.file(name) for name in names])
+        assert [Path(outcome.file.path).name for outcome in outcomes] == list(names)
+        return {Path(outcome.file.path).name: outcome for outcome in outcomes}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_failing_file_never_fails_its_batch(bench: Bench) -> None:
+    (bench.root / "good.md").write_text("# Title\nwords\n")
+    (bench.root / "bad.pdf").write_bytes(b"%PDF-1.4 broken")
+    (bench.root / "picture.txt").write_bytes(b"\x89PNG\r\n\x00\x00\x00")
+    (bench.root / "large.txt").write_text("x" * 10_001)
+    os.mkfifo(bench.root / "pipe")
+    (bench.root / "paper.pdf").write_bytes(pdf_of(["a page of text"]))
+    (bench.root / "empty.txt").write_text("")
+    names = ("bad.pdf", "good.md", "picture.txt", "large.txt", "pipe", "gone.txt", "paper.pdf", "empty.txt")
+    outcomes = bench.ingest(*names)
+    assert {name: str(outcome.status) for name, outcome in outcomes.items()} == {
+        "bad.pdf": "failed",
+        "good.md": "ingested",
+        "picture.txt": "failed",
+        "large.txt": "failed",
+        "pipe": "failed",
+        "gone.txt": "removed",
+        "paper.pdf": "ingested",
+        "empty.txt": "ingested",
+    }
+    failures = {name: outcome.failure for name, outcome in outcomes.items() if outcome.failure is not None}
+    assert {name: (failure.error_type, failure.kind) for name, failure in failures.items()} == {
+        "bad.pdf": ("E4512", FailureKind.DATA),
+        "picture.txt": ("E4512", FailureKind.DATA),
+        "large.txt": ("E4513", FailureKind.DATA),
+        "pipe": ("E4511", FailureKind.PERMISSION),
+    }
+    assert {Path(path).name for path in bench.store.paths("docs")} == {"good.md", "paper.pdf"}
+
+
+def test_an_unchanged_file_costs_no_embedding(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    (bench.root / "b.txt").write_text("words")
+    bench.ingest("a.txt", "b.txt")
+    assert (bench.embedder.texts, bench.store.replacements) == (2, 2)
+    os.utime(bench.root / "a.txt")
+    (bench.root / "b.txt").write_text("other words")
+    outcomes = bench.ingest("a.txt", "b.txt")
+    assert [str(each.status) for each in outcomes.values()] == ["unchanged", "ingested"]
+    assert (bench.embedder.texts, bench.store.replacements) == (3, 3)
+
+
+def test_another_embedder_makes_all_vectors_anew(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.ingest("a.txt")
+    bench.embedder.name = "newer-32"
+    assert bench.ingest("a.txt")["a.txt"].status == "ingested"
+    assert bench.ingest("a.txt")["a.txt"].status == "unchanged"
+
+
+def test_deleting(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.ingest("a.txt")
+    (outcome,) = bench.ingestion.ingest([bench.file("a.txt", delete=True)])
+    assert outcome.status == "removed"
+    assert bench.store.paths("docs") == set()
+
+
+def test_a_file_that_became_useless_loses_its_chunks(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.ingest("a.txt")
+    (bench.root / "a.txt").write_bytes(b"\0\1\2\3")
+    assert bench.ingest("a.txt")["a.txt"].status == "failed"
+    assert bench.store.paths("docs") == set()
+
+
+def test_a_sink_that_is_down_is_nobody_s_fault(bench: Bench) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.store.down = "no route"
+    kinds = {
+        outcome.failure.kind for outcome in bench.ingest("a.txt", "gone.txt").values() if outcome.failure
+    }
+    assert kinds == {FailureKind.SINK}
+    bench.store.down = None
+    assert bench.ingest("a.txt")["a.txt"].status == "ingested"
+
+
+def test_an_embedder_that_fails_fails_what_needs_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bench.root / "a.txt").write_text("words")
+    bench.ingest("a.txt")
+    (bench.root / "b.txt").write_text("words")
+
+    def broken(texts: Sequence[str]) -> Any:
+        raise IngestError("E4522", "no model")
+
+    monkeypatch.setattr(bench.embedder, "embed", broken)
+    outcomes = bench.ingest("a.txt", "b.txt", "gone.txt")
+    assert [str(each.status) for each in outcomes.values()] == ["unchanged", "failed", "removed"]
+    failure = outcomes["b.txt"].failure
+    assert failure is not None
+    assert (failure.kind, failure.error_type) == (FailureKind.SINK, "E4522")
+
+
+def test_a_file_that_grows_while_it_is_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("one")
+    real, calls = os.fstat, []
+
+    def writing(descriptor: int) -> os.stat_result:
+        calls.append(descriptor)
+        if len(calls) == 2:
+            path.write_text("one two")
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "fstat", writing)
+    with pytest.raises(IngestError, match="E4514"):
+        read_file(str(path))

@@ -1,0 +1,195 @@
+"""The data directory: its layout, its lock, and what happens when it cannot be used."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.faulty_disk import as_nobody
+from vedette.errors import StoreError
+from vedette.storage.catalog import open_home
+from vedette.storage.memory import MemoryHome
+from vedette.storage.seam import Batch
+from vedette.storage.sqlite.directory import DirectoryHome, list_databases
+
+HOLD = """
+import sys
+from vedette.storage.catalog import open_home
+home = open_home(sys.argv[1])
+home.open("default").load()
+print("held", flush=True)
+sys.stdin.read()
+home.close()
+"""
+
+
+@contextmanager
+def another_engine(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as engine:
+        assert engine.stdout is not None
+        assert engine.stdout.readline() == "held\n"
+        yield engine
+        engine.communicate()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "data"
+
+
+def test_layout(directory: Path) -> None:
+    home = DirectoryHome(directory)
+    for name in ("default", "Acme/1"):
+        home.open(name).load()
+    files = sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*") if "sqlite-" not in path.name
+    )
+    assert files == [
+        "databases",
+        "databases/%41cme%2f1.sqlite",
+        "databases/default.sqlite",
+        "engine.lock",
+        "format",
+    ]
+    assert (directory / "format").read_text() == "vedette data directory, format 1\n"
+    assert (directory / "engine.lock").read_text() == f"{os.getpid()}\n"
+    assert directory.stat().st_mode & 0o777 == 0o700
+    home.close()
+    assert (directory / "engine.lock").read_text() == ""
+
+
+def test_databases_are_listed_without_the_lock(directory: Path) -> None:
+    assert list_databases(directory) == []
+    home = DirectoryHome(directory)
+    home.open("b").load()
+    home.open("default").load()
+    (directory / "databases" / "Not Ours.sqlite").write_text("")
+    assert list_databases(directory) == home.databases() == ["default", "b"]
+    home.close()
+
+
+def test_a_second_engine_is_told_who_has_it(directory: Path) -> None:
+    with another_engine(directory) as engine:
+        with pytest.raises(StoreError) as caught:
+            open_home(directory)
+        assert caught.value.code == "E6002"
+        assert caught.value.fields["pid"] == engine.pid
+        assert f"pid {engine.pid}" in str(caught.value)
+        assert "stop it" in str(caught.value)
+    open_home(directory).close()
+
+
+def test_the_lock_of_a_dead_engine_is_no_obstacle(directory: Path) -> None:
+    with another_engine(directory) as engine:
+        engine.send_signal(signal.SIGKILL)
+        engine.wait()
+        assert (directory / "engine.lock").read_text() == f"{engine.pid}\n"
+        home = open_home(directory)
+        assert home.open("default").load().boot == 2
+        home.close()
+
+
+def test_two_opens_in_one_process_are_refused(directory: Path) -> None:
+    home = open_home(directory)
+    with pytest.raises(StoreError, match="open already in this process") as caught:
+        open_home(directory)
+    assert caught.value.code == "E6002"
+    home.close()
+    open_home(directory).close()
+
+
+def test_a_home_that_could_not_be_opened_lets_go_of_the_lock(directory: Path) -> None:
+    open_home(directory).close()
+    (directory / "format").write_text("vedette data directory, format 99\n")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="has format 99") as caught:
+            open_home(directory)
+        assert caught.value.code == "E6004"
+    (directory / "format").write_bytes(b"\xff nonsense")
+    with pytest.raises(StoreError, match="an unknown format"):
+        open_home(directory)
+    (directory / "format").unlink()
+    open_home(directory).close()
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A directory that every user can reach; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="vedette-public-") as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def use(directory: Path) -> None:
+    home = open_home(directory)
+    try:
+        home.open("default").load()
+    finally:
+        home.close()
+
+
+def refused(directory: Path) -> StoreError:
+    with as_nobody(), pytest.raises(StoreError) as caught:
+        use(directory)
+    assert caught.value.code == "E6003"
+    assert str(directory) in str(caught.value)
+    return caught.value
+
+
+def test_directories_that_cannot_be_used(public: Path) -> None:
+    file = public / "file"
+    file.write_text("")
+    assert "must be a directory" in str(refused(file))
+    assert "Not a directory" in str(refused(file / "below"))
+    locked = public / "locked"
+    locked.mkdir(mode=0o500)
+    assert "Permission denied" in str(refused(locked))
+    assert "Permission denied" in str(refused(locked / "below"))
+
+
+def test_a_database_that_may_only_be_read(public: Path) -> None:
+    directory = public / "data"
+    home = open_home(directory)
+    store = home.open("default")
+    store.load()
+    store.append(Batch(tick=3))
+    home.close()
+    database = directory / "databases" / "default.sqlite"
+    for path, mode in [
+        (directory, 0o777),
+        (directory / "databases", 0o777),
+        (directory / "engine.lock", 0o666),
+        (directory / "format", 0o644),
+        (database, 0o444),
+    ]:
+        path.chmod(mode)
+    assert "cannot be written" in str(refused(directory))
+    database.chmod(0o644)
+    home = open_home(directory)
+    assert home.open("default").load().tick == 3
+    home.close()
+
+
+def test_a_name_that_leads_out_does_not(directory: Path, tmp_path: Path) -> None:
+    home = open_home(directory)
+    home.open("../../../outside").load()
+    home.close()
+    assert not list(tmp_path.glob("outside*"))
+    assert list_databases(directory) == ["../../../outside"]
+
+
+def test_one_door(directory: Path) -> None:
+    assert isinstance(open_home(":memory:"), MemoryHome)
+    home = open_home(str(directory))
+    assert isinstance(home, DirectoryHome)
+    home.close()

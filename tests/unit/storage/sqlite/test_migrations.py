@@ -1,0 +1,202 @@
+"""The SQLite file: its format is fixed, moves forward only, and is read by any SQLite tool."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import DATA
+from vedette.errors import StoreError
+from vedette.storage.seam import Batch, ElementRecord, JournalRow, Loaded
+from vedette.storage.sqlite.migrations import APPLICATION_ID, MIGRATIONS, POSTGRES_MIGRATIONS, Migration
+from vedette.storage.sqlite.store import SqliteStore
+
+CASES = DATA / "storage"
+FORMAT_1, FORMAT_2 = CASES / "sqlite-format-1.sql", CASES / "sqlite-format-2.sql"
+
+NEXT = MIGRATIONS[-1].version + 1
+WITH_NEXT = (
+    *MIGRATIONS,
+    Migration(
+        version=NEXT,
+        summary="tags",
+        statements=(
+            "CREATE TABLE tags (name TEXT PRIMARY KEY) WITHOUT ROWID",
+            "INSERT INTO tags SELECT DISTINCT type FROM elements",
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a ? # %20.sqlite"
+
+
+@pytest.fixture
+def old(path: Path) -> Path:
+    """A file of format 1, as it was written then."""
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(FORMAT_1.read_text())
+    return path
+
+
+def query(path: Path, statement: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute(statement).fetchall()
+
+
+def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_file_of_format_1_opens(old: Path) -> None:
+    store = SqliteStore(old)
+    assert store.load() == Loaded(
+        epoch=1699999999999,
+        boot=4,
+        tick=2,
+        definitions=("node Task { title: String }", "edge needs(a: Task, b: Task)"),
+        meta={"token": "abc"},
+    )
+    assert list(store.elements()) == [
+        ElementRecord("n1", "Task", b'{"title":"dig"}'),
+        ElementRecord("n2", "Task", b'{"title":"plant"}'),
+        ElementRecord("e1", "needs", b"{}", ("n2", "n1")),
+    ]
+    first, second = store.read(3, 10)
+    assert first == JournalRow(
+        2, "t2", "Task", "n1", None, b'{"id":"n1","title":"dig"}', 1700000000000, "statement", seq=2, offset=4
+    )
+    assert (second.source, second.partition, second.seq, second.event_id) == ("shop", 3, 9, "ev-1")
+    store.close()
+    assert query(old, "PRAGMA user_version") == [(MIGRATIONS[-1].version,)]
+
+
+def test_a_file_of_format_2_opens_with_what_was_pending(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(FORMAT_2.read_text())
+    store = SqliteStore(path)
+    for facts in (store.facts(), store.load()):  # before it is entered, and after
+        assert (facts.tick, facts.meta) == (3, {"word": "new"})
+        assert list(store.elements()) == [
+            ElementRecord("n1", "Task", b'{"title":"dig"}'),
+            ElementRecord("n3", "Task", b'{"title":"water"}'),
+            ElementRecord("e1", "needs", b"{}", ("n2", "n1")),
+            ElementRecord("e2", "needs", b"{}", ("n3", "e1")),
+        ]
+        assert [(line.offset, line.key, line.cause) for line in store.read(5, 9)] == [
+            (6, "n3", "statement"),
+            (7, "n2", None),
+        ]
+    assert query(path, "SELECT * FROM pending") == []
+    store.close()
+
+
+def test_a_file_moves_forward_with_its_data(old: Path) -> None:
+    SqliteStore(old, migrations=WITH_NEXT).close()
+    assert query(old, "PRAGMA user_version") == [(NEXT,)]
+    assert query(old, "SELECT name FROM tags ORDER BY name") == [("Task",), ("needs",)]
+    store = SqliteStore(old, migrations=WITH_NEXT)
+    assert store.load().tick == 2
+    store.close()
+
+
+def test_a_move_that_fails_changes_nothing(old: Path) -> None:
+    broken = Migration(version=NEXT, summary="broken", statements=("CREATE TABLE tags (name)", "NONSENSE"))
+    with pytest.raises(StoreError):
+        SqliteStore(old, migrations=(*MIGRATIONS, broken))
+    assert query(old, "PRAGMA user_version") == [(1,)]
+    assert query(old, "SELECT count(*) FROM sqlite_master WHERE name = 'tags'") == [(0,)]
+    SqliteStore(old).close()
+
+
+def test_a_file_from_the_future_is_left_alone(path: Path) -> None:
+    SqliteStore(path, migrations=WITH_NEXT).close()
+    before = path.read_bytes()
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(path)
+    assert caught.value.code == "E6004"
+    assert f"has format {NEXT}" in str(caught.value)
+    assert "newer" in str(caught.value)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("migrations", [MIGRATIONS, POSTGRES_MIGRATIONS])
+def test_versions_are_consecutive(migrations: tuple[Migration, ...]) -> None:
+    assert [step.version for step in migrations] == list(range(1, len(migrations) + 1))
+
+
+def test_any_tool_can_read_it(path: Path) -> None:
+    store = SqliteStore(path)
+    store.load()
+    image = json.dumps({"title": "grün", "n": 1}, ensure_ascii=False).encode()
+    store.append(
+        Batch(
+            tick=1,
+            puts=[ElementRecord("n1", "Task", image), ElementRecord("e1", "joins", b"{}", ("n1", "n1"))],
+            journal=[JournalRow(1, "t1", "Task", "n1", None, image, 5)],
+        )
+    )
+    # While the store is open, from another connection; a moment later, when the batch is entered.
+    eventually(lambda: not query(path, "SELECT * FROM pending"))
+    sql = "SELECT typeof(attributes), attributes ->> 'title', targets ->> 1 FROM elements ORDER BY created"
+    assert query(path, sql) == [("text", "grün", None), ("text", None, "n1")]
+    assert query(path, "SELECT typeof(after), after ->> 'n', before, tick FROM journal") == [
+        ("text", 1, None, 1)
+    ]
+    assert query(path, "SELECT value FROM meta WHERE key = 'store.tick'") == [("1",)]
+    assert query(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+    assert query(path, "PRAGMA journal_mode") == [("wal",)]
+    store.close()
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("fsync", 2), ("relaxed", 1)])
+def test_durability_is_sqlites_synchronous(path: Path, durability: str, synchronous: int) -> None:
+    store = SqliteStore(path, durability=durability)  # type: ignore[arg-type]
+    assert store._writer is not None
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (synchronous,)
+    store.close()
+
+
+def test_a_creation_cut_short_is_begun_again(path: Path) -> None:
+    path.with_name(f"{path.name}.new").write_bytes(b"half a fi")
+    store = SqliteStore(path)
+    assert store.load().boot == 1
+    store.close()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_second_writer_that_lost_its_claim_is_refused(path: Path) -> None:
+    """No lock keeps these apart; the count of openings does."""
+    first, second = SqliteStore(path), SqliteStore(path)
+    first.load()
+    first.append(Batch(tick=1))
+    second.load()
+    with pytest.raises(StoreError) as caught:
+        first.append(Batch(tick=2))
+    assert caught.value.code == "E6002"
+    assert "opened by another engine since" in str(caught.value)
+    second.append(Batch(tick=2))
+    for store in (first, second):
+        store.close()
+
+
+def test_a_long_journal_is_trimmed_in_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vedette.storage.sqlite.store.TRIM_ROWS", 7)
+    store = SqliteStore(path)
+    store.append(
+        Batch(tick=1, journal=[JournalRow(1, "t", "T", "k", None, None, time) for time in range(50)])
+    )
+    assert store.trim(40) == 41
+    assert [row.time_ms for row in store.read(40, 100)] == list(range(40, 50))
+    store.close()
