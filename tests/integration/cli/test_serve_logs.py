@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import vedette
-from tests.gateway.signing import KEYS, token
+from tests.support.signing import KEYS, token
 from vedette.client.blocking import connect_sync
 from vedette.processes.server_file import read_server_file
 
