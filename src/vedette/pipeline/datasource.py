@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from vedette.clock import SystemClock
+from vedette.clock import Clock, SystemClock
 from vedette.errors import StoreError
 from vedette.pipeline.schema import JOURNAL, PROGRESS, journal_batch, spark_schema
 from vedette.pipeline.worker_cache import KeptOpen
@@ -193,6 +193,9 @@ class _JournalReading:
 class JournalStream(_JournalReading, DataSourceStreamReader):
     """The journal as it grows."""
 
+    clock: Clock = SystemClock()
+    """Read on the driver only. A class attribute, because Spark pickles the instances."""
+
     # --- on the driver: one object as long as the query lives -------------------------------------------------
 
     def initialOffset(self) -> Offset:
@@ -223,7 +226,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
 
     def _rested(self, start: Offset) -> Offset:
         """There is no news: the same place, now and then under another number."""
-        now = SystemClock().monotonic()
+        now = self.clock.monotonic()
         if self._warm_at is None:
             self._warm_at = now + self._warm
         if now < self._warm_at:
@@ -250,7 +253,7 @@ class JournalStream(_JournalReading, DataSourceStreamReader):
         ):
             return start
         before = start.get("watermark", 0)
-        watermark = max(before, timestamp_to_ms(SystemClock().now()) - lateness_ms)
+        watermark = max(before, timestamp_to_ms(self.clock.now()) - lateness_ms)
         if windowed_subscriptions(self._index, start["version"]):
             end = self._journal.range_end(start["offset"], self._max_rows, self._max_bytes)
             if end < last:  # not at the end: what comes was written down after what is read now

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.state import GroupState
 
-from vedette.clock import SystemClock
 from vedette.pipeline.datasource import JournalStream
 from vedette.pipeline.queries.windows import _payload, fold, window_rows
 from vedette.pipeline.task import PipelineContext
@@ -26,7 +25,9 @@ from vedette.subscriptions.index.versions import Compactor
 from vedette.subscriptions.registry.registry import SubscriptionRegistry, SubscriptionRequest
 from vedette.subscriptions.spec import Form
 from vedette.subscriptions.windows.windowed_watch import WindowEvent
+from vedette.testing import ManualClock
 
+WINDOW_SECONDS = 0.05
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ORDERS, RETURNS = "shop::orders", "shop::returns"
 
@@ -50,11 +51,12 @@ class HeldState:
 
 class Windows:
     def __init__(self, home: Path) -> None:
-        self.journal = open_journal(home)
+        self.clock = ManualClock()
+        self.journal = open_journal(home, self.clock)
         self.journal.add_source(Source(name="shop", kind="mongodb", address="", partitions=2))
-        self.registry = SubscriptionRegistry(home)
+        self.registry = SubscriptionRegistry(home, clock=self.clock)
         self.registry.join("g", "here:1", 3600)
-        self.compactor = Compactor(self.registry, home / "index")
+        self.compactor = Compactor(self.registry, home / "index", self.clock)
         self.context = PipelineContext(
             journal=self.journal.address, registry=self.registry.address, index=home / "index"
         )
@@ -66,13 +68,14 @@ class Windows:
             "windows": "0",
         }
         self.stream = JournalStream(options)
+        self.stream.clock = self.clock
         self.offset = self.stream.initialOffset()
         self.states: dict[int, HeldState] = {}
         self.told: dict[int, list[dict[str, Any]]] = {}
         self.written = 0
 
     def write(self, collection: str, *documents: tuple[str, dict[str, Any] | None]) -> None:
-        now = int(SystemClock().now().timestamp() * 1000)
+        now = int(self.clock.now().timestamp() * 1000)
         events = []
         for key, document in documents:
             self.written += 1
@@ -86,7 +89,7 @@ class Windows:
 
     def watch(self, text: str, *names: str, sight: tuple[SightRule, ...] | None = None) -> list[int]:
         union = text if len(names) > 1 else ""
-        form = Form(kind="watch", source=text, time=SystemClock().now(), sight=sight, union=union)
+        form = Form(kind="watch", source=text, time=self.clock.now(), sight=sight, union=union)
         boundary = self.journal.last_offset()
         wishes = [
             SubscriptionRequest(
@@ -122,8 +125,9 @@ class Windows:
                 told.append(decode_image(row["payload"]))
 
     def until(self, number: int, wanted: dict[str, Any]) -> None:
-        """Step until the latest row is this one; windows are short."""
-        for _ in range(400):
+        """End one window after the other until the latest row is this one."""
+        for _ in range(20):
+            self.clock.advance(WINDOW_SECONDS)
             self.step()
             for event in self.told.get(number, [])[-1:]:
                 if (event.get("match") or event["matches"][0]) == wanted:
