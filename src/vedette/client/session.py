@@ -194,6 +194,8 @@ class RemoteSession:
             answer = await future
         finally:
             self._answers.pop(id, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # sending failed, and `_break` failed the future too: asyncio must not log it
         if answer["type"] == "error":
             raise error_from_wire(answer["payload"])
         return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import pytest
 from tests.support.breaking_proxy import BreakingLine
 from tests.support.gateway_server import Serving
 from vedette.change import Event
+from vedette.client import session
 from vedette.client.blocking import connect_sync
 from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
@@ -36,7 +38,7 @@ def server(tmp_path: Path) -> Iterator[Serving]:
 async def take(watch: RemoteWatch, count: int) -> list[Event]:
     events = []
     for _ in range(count):
-        event = await watch.next(timeout=20)
+        event = await watch.next(timeout=60)
         assert event is not None
         events.append(event)
     return events
@@ -67,7 +69,7 @@ async def verbs(server: Serving) -> None:
 
 
 def run(body: Any, *arguments: Any) -> None:
-    asyncio.run(asyncio.wait_for(body(*arguments), 90))
+    asyncio.run(asyncio.wait_for(body(*arguments), 240))
 
 
 def test_verbs(server: Serving):
@@ -99,7 +101,7 @@ async def too_many_documents(server: Serving) -> None:
     async with connect(server.url) as c:
         watch = c.documents("Task")
         with pytest.raises(GatewayError, match="snapshot_limit"):
-            await watch.next(timeout=20)
+            await watch.next(timeout=60)
         assert (await c.execute("MATCH t: Task RETURN COUNT(*)")).rows == [(1001,)]
         assert server.on_loop(lambda: server.service.board.subscriptions) == 0, "and nothing is sent any more"
 
@@ -198,6 +200,30 @@ def test_an_answer_that_was_cut_off_is_an_error(server: Serving):
     run(lost_answers, server)
 
 
+async def lost_while_sending(server: Serving, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Returns what the loop reports when the connection breaks while a request is being sent."""
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    async with connect(server.url) as c:
+
+        async def send_message(*_: object) -> None:
+            c._break()
+            raise GatewayError("E4002", "The connection broke before the message was sent")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(session, "send_message", send_message)
+            with pytest.raises(GatewayError, match="before the message was sent"):
+                await c.execute("MATCH t: Task RETURN t")
+        gc.collect()
+    return reports
+
+
+def test_a_connection_that_breaks_while_sending_leaves_no_future_behind(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+):
+    assert asyncio.run(lost_while_sending(server, monkeypatch)) == []
+
+
 async def reliable(directory: Path) -> None:
     """Events of a reliable watch over a break of the line and over a restart of the server."""
     with Serving(directory) as server:
@@ -279,7 +305,7 @@ def test_the_client_without_asyncio(server: Serving):
     with connect_sync(server.url) as c:
         watch = c.watch(WATCH)
         assert c.execute("SPAWN t: Task { n = 1 }").created == 1
-        first, second = watch.next(timeout=20), watch.next(timeout=20)
+        first, second = watch.next(timeout=60), watch.next(timeout=60)
         assert first is not None
         assert second is not None
         assert (first.type, second.match) == ("initial", {"t.n": 1})
