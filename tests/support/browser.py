@@ -41,7 +41,7 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
         self._folder.cleanup()
 
     def run(self, page: str, script: str) -> Any:

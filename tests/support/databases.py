@@ -20,7 +20,7 @@ from vedette.storage.seam import Batch, Home, Store
 
 __all__ = ["FULL", "PATIENCE", "Disk", "all_at_once", "in_thread", "opened_on", "told_too_early"]
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened never will."""
 FULL = StoreError("E6001", "no space left for the disk of this test: free some space and open it again")
 

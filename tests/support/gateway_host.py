@@ -32,7 +32,7 @@ from vedette.values import timestamp_from_text
 
 __all__ = ["GatewayHost"]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "pushed": {"exclusive": True, "prefetch": 1_000},
     "shared": {"prefetch": 1_000},

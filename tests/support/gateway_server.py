@@ -44,7 +44,7 @@ class Serving:
 
     def __enter__(self) -> Serving:
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(60)
         if self._failure is not None:
             raise self._failure
         return self
@@ -55,7 +55,7 @@ class Serving:
     def stop(self) -> None:
         if self._thread.is_alive() and self._loop is not None and self._done is not None:
             self._loop.call_soon_threadsafe(self._done.set)
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     @property
@@ -78,7 +78,7 @@ class Serving:
         async def run() -> Any:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
     def _main(self) -> None:
         try:

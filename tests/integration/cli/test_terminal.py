@@ -179,14 +179,14 @@ def test_the_shell_at_a_real_terminal(folder: Path) -> None:
         screen.wait_for("vedette [transaction]>")
         screen.type(CTRL_D)
         screen.wait_for("The open transaction was rolled back.")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_colours_can_be_refused(folder: Path) -> None:
     with terminal("parse", "MATCH t: Task RETUR t") as (screen, _):
         screen.wait_for("parse error")
     with terminal("parse", "MATCH t: Task RETUR t", NO_COLOR="1") as (screen, process):
-        process.wait(timeout=30)
+        process.wait(timeout=60)
         raw = os.read(screen._descriptor, 65_536).decode()
     assert "RETUR" in raw
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]", raw)

@@ -155,7 +155,7 @@ def test_an_actor_sees_what_policy_lets_it_see(cli: Cli) -> None:
 
 def test_a_terminal_gets_lines(folder: Path) -> None:
     with watching(ALL, "--exec", "script.mew", "--count", "2", terminal=True) as process:
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         shown = os.read(process.screen, 65536).decode()
     assert "initial 0 matches" in shown
     assert 'added t.title = "a", t.status = "todo"' in shown
@@ -195,7 +195,7 @@ def test_it_ends_when_it_is_told_to(number: signal.Signals, folder: Path) -> Non
         assert process.stdout is not None
         seen = [json.loads(process.stdout.readline())["type"] for _ in range(4)]
         process.send_signal(number)
-        rest, errors = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=60)
     assert (seen, rest) == (["initial", "added", "changed", "removed"], "")
     assert process.returncode == 0, errors
     with vedette.open("data") as db, db.session() as session:

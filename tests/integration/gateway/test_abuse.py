@@ -53,8 +53,8 @@ def server(tmp_path: Path) -> Iterator[Serving]:
 
 
 def dial(port: int) -> socket.socket:
-    line = socket.create_connection(("127.0.0.1", port), timeout=20)
-    line.settimeout(20)
+    line = socket.create_connection(("127.0.0.1", port), timeout=60)
+    line.settimeout(60)
     return line
 
 

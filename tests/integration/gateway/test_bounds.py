@@ -46,7 +46,7 @@ def writer(wire: Wire, size: int, count: int = 1) -> Client:
 
 def settled(client: Client, id: str) -> dict[str, Any]:
     """The answer to a request that may be worked on elsewhere."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         client.wire.run()
         for message in list(client.mailbox.received):
@@ -259,8 +259,11 @@ def over_http(line: socket.socket) -> None:
 def test_a_client_that_takes_slowly_is_not_cut_off(
     tmp_path: Path, ask: Callable[[socket.socket], None], monkeypatch: pytest.MonkeyPatch
 ):
-    """`stuck_seconds` is how long a client may take nothing, not how long it may take for everything."""
-    limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stuck_seconds=0.6)
+    """`stuck_seconds` is how long a client may take nothing, not how long it may take for everything.
+
+    The server runs on the real clock. The bound is long enough for a busy machine, and reading takes longer.
+    """
+    limits = GatewayLimits(outbox_high_bytes=65_536, outbox_low_bytes=16_384, stuck_seconds=4.0)
     monkeypatch.setattr(timely, "STUCK_SECONDS", limits.stuck_seconds)
     with Serving(tmp_path / "data", limits=limits) as server, socket.socket() as line:
         server.home.define(ONTOLOGY)
@@ -269,10 +272,12 @@ def test_a_client_that_takes_slowly_is_not_cut_off(
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         line.connect(("127.0.0.1", server.port if ask is over_websocket else server.http_port))
         ask(line)
-        line.settimeout(20)
+        line.settimeout(60)
+        begin = time.monotonic()
         taken = 0
         while taken < 12_000_000:
             data = line.recv(262_144)
             assert data, f"cut off after {taken} bytes"
             taken += len(data)
-            time.sleep(0.02)  # a slow line is the subject here
+            time.sleep(0.06)  # a slow line is the subject here
+        assert time.monotonic() - begin > limits.stuck_seconds

@@ -222,7 +222,7 @@ async def rights_change(office: Office) -> None:
         await office.settle()
         assert watch.poll() == []
         office.do('MATCH p: Person WHERE p.name = "Ann" KILL p')
-        assert await watch.next(timeout=20) is None
+        assert await watch.next(timeout=60) is None
         assert [error.code for error in watch.errors()] == ["E7003"]
 
 
@@ -237,7 +237,7 @@ async def beyond_documents(office: Office) -> None:
         watch = await c.watch(ORDERS).ready()
         assert rows((await take(watch, 1))[0]) == {"a": 1}
         office.database.define("policy odd: ON MATCH(x) DENY IF COUNT(m: Member WHERE m.team = x.team) > 9")
-        assert await watch.next(timeout=20) is None
+        assert await watch.next(timeout=60) is None
         assert [(error.code, error.fields) for error in watch.errors()] == [("E8001", {})]
 
 

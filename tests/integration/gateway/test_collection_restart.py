@@ -120,7 +120,7 @@ async def lost_meanwhile(place: Restarting) -> None:
         line.target = place.server.port
         kinds = []
         while "b" not in follower.rows:
-            event = await follower.watch.next(timeout=20)
+            event = await follower.watch.next(timeout=60)
             assert event is not None
             kinds.append(event.type)
             follower.take(event)

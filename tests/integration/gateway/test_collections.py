@@ -77,13 +77,13 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 def run(body: Any, *arguments: Any) -> None:
-    asyncio.run(asyncio.wait_for(body(*arguments), 60))
+    asyncio.run(asyncio.wait_for(body(*arguments), 240))
 
 
 async def take(watch: RemoteWatch, count: int) -> list[Event]:
     events = []
     for _ in range(count):
-        event = await watch.next(timeout=20)
+        event = await watch.next(timeout=60)
         assert event is not None
         events.append(event)
     return events
@@ -168,7 +168,7 @@ class Follower:
     async def follow(self, last: str) -> dict[str, int]:
         """Take events until the document of this key is in the picture."""
         while last not in self.rows:
-            event = await self.watch.next(timeout=20)
+            event = await self.watch.next(timeout=60)
             assert event is not None, self.rows
             self.take(event)
         return self.rows
@@ -351,7 +351,7 @@ async def removed(shop: Shop) -> None:
         watch = await c.watch(WATCH).ready()
         assert (await take(watch, 1))[0].type == "initial"
         shop.journal.remove_source("shop")
-        assert await watch.next(timeout=20) is None
+        assert await watch.next(timeout=60) is None
         assert watch.status == "cancelled"
         assert [error.code for error in watch.errors()] == ["E6103"]
 

@@ -133,7 +133,7 @@ def listening(server: Serving, tmp_path: Path) -> Path:
     """The engine's socket for workers."""
     path = tmp_path / "e.sock"
     loop = server.loop
-    asyncio.run_coroutine_threadsafe(server.service.links.start(path), loop).result(30)
+    asyncio.run_coroutine_threadsafe(server.service.links.start(path), loop).result(60)
     return path
 
 
@@ -147,9 +147,9 @@ async def over_two_workers(server: Serving, socket: Path) -> None:
         assert missing(server.service, workers=2) is None
         await writer.define(ONTOLOGY)
         watch = await reader.watch(WATCH).ready()
-        assert (await watch.next(timeout=20)) is not None
+        assert (await watch.next(timeout=60)) is not None
         await writer.execute("SPAWN t: Task { n = 7 }")
-        event = await watch.next(timeout=20)
+        event = await watch.next(timeout=60)
         assert event is not None
         assert event.match == {"t.n": 7}
     async with asyncio.timeout(PATIENCE):
@@ -170,11 +170,11 @@ async def losing_the_link(server: Serving, socket: Path) -> None:
         await writer.define(ONTOLOGY)
         async with connect(url) as reader:
             watch = await reader.watch(WATCH).ready()
-            assert (await watch.next(timeout=20)) is not None
+            assert (await watch.next(timeout=60)) is not None
             for port in list(server.service.links.ports):
                 server.on_loop(port.abort)
             await writer.execute("SPAWN t: Task { n = 1 }")
-            event = await watch.next(timeout=20)
+            event = await watch.next(timeout=60)
             assert event is not None
             assert (event.type, event.match) == ("added", {"t.n": 1}), "resumed, nothing lost"
             assert worker.linked.is_set()
@@ -199,7 +199,7 @@ async def strangers(server: Serving, socket: Path) -> list[str]:
     ):
         reader, writer = await asyncio.open_unix_connection(str(socket))
         writer.write(first)
-        data = await asyncio.wait_for(reader.read(), 20)
+        data = await asyncio.wait_for(reader.read(), 60)
         heard += [r.why for f in FrameReader().feed(data) for r in decode_batch(f, from_gateway=False)]
         writer.close()
         with suppress(OSError):

@@ -23,7 +23,7 @@ def server(tmp_path: Path) -> Iterator[Serving]:
 
 
 def get(server: Serving, path: str, **headers: str) -> tuple[int, bytes]:
-    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
     answer = connection.getresponse()
     found = answer.status, answer.read()
@@ -32,7 +32,7 @@ def get(server: Serving, path: str, **headers: str) -> tuple[int, bytes]:
 
 
 def post(server: Serving, path: str, body: Any, kind: str = "application/json") -> tuple[int, Any]:
-    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     connection.request("POST", path, body=data, headers={"Content-Type": kind})
     answer = connection.getresponse()
@@ -45,7 +45,7 @@ class Events:
     """A stream of server-sent events."""
 
     def __init__(self, server: Serving, path: str, **headers: str) -> None:
-        self._connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+        self._connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
         self._connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
         self.answer: HTTPResponse = self._connection.getresponse()
         self.last_id = ""
@@ -76,7 +76,7 @@ def test_health_readiness_and_metrics(server: Serving):
 def test_the_front_page_is_the_console_for_browsers_and_words_for_others(server: Serving):
     status, words = get(server, "/")
     assert (status, b"/v1/databases/{database}/execute" in words) == (200, True)
-    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
     connection.request("GET", "/", headers={"Accept": "text/html,application/xhtml+xml"})
     answer = connection.getresponse()
     assert b"/static/console.js" in answer.read()
@@ -150,7 +150,7 @@ def test_pages_that_may_ask_are_told_so_and_no_others(server: Serving):
     own, other = f"http://127.0.0.1:{server.http_port + 1}", "https://elsewhere.example"
     for method in ("GET", "OPTIONS"):
         for origin, told in ((own, own), (other, None), ("null", None), ("", None)):
-            connection = HTTPConnection("127.0.0.1", server.http_port, timeout=20)
+            connection = HTTPConnection("127.0.0.1", server.http_port, timeout=60)
             headers = {"Origin": origin, "Access-Control-Request-Method": "POST"} if origin else {}
             connection.request(method, "/health", headers=headers)
             answer = connection.getresponse()

@@ -141,7 +141,7 @@ async def through_a_worker(server: Serving, path: Path) -> str:
         await client.define("node Task { n: Int = 0 }")
         watch = await client.watch(WATCH).ready()
         await client.execute("SPAWN t: Task")
-        assert await watch.next(timeout=20) is not None
+        assert await watch.next(timeout=60) is not None
         shown = ""
         while 'vedette_delivered_events_total{gateway="worker-0"} 1.0' not in shown:
             await asyncio.sleep(0.05)
@@ -153,8 +153,8 @@ async def through_a_worker(server: Serving, path: Path) -> str:
 def test_workers_are_in_the_figures_of_their_engine(tmp_path: Path):
     with Serving(tmp_path / "data") as server:
         path = tmp_path / "e.sock"
-        asyncio.run_coroutine_threadsafe(server.service.links.start(path), server.loop).result(30)
-        shown = asyncio.run(asyncio.wait_for(through_a_worker(server, path), 60))
+        asyncio.run_coroutine_threadsafe(server.service.links.start(path), server.loop).result(60)
+        shown = asyncio.run(asyncio.wait_for(through_a_worker(server, path), 240))
     assert sample(shown, 'vedette_connections{gateway="worker-0"}') == 1
     assert sample(shown, 'vedette_connections{gateway="engine"}') == 0
     assert sample(shown, 'vedette_delivery_seconds_count{gateway="worker-0"}') == 1

@@ -165,16 +165,16 @@ def test_a_client_goes_on_over_a_restart_of_the_server(tmp_path: Path):
         async with connect(first.url) as client:
             watch = await client.watch("WATCH t: Task [initial: none] RETURN t.n").ready()
             await client.execute("SPAWN t: Task { n = 1 }")
-            told = [await watch.next(timeout=20)]
+            told = [await watch.next(timeout=60)]
             await asyncio.to_thread(first.stop)
             second = Serving(tmp_path / "data")
             second.port = first.port
             await asyncio.to_thread(second.__enter__)
             with second.home.session() as session:
                 await asyncio.to_thread(session.execute, "SPAWN t: Task { n = 2 }")
-            told += [await watch.next(timeout=20)]
+            told += [await watch.next(timeout=60)]
             await client.execute("SPAWN t: Task { n = 3 }")
-            told += [await watch.next(timeout=20)]
+            told += [await watch.next(timeout=60)]
         await asyncio.to_thread(second.stop)
         return [(event.type, event.match) for event in told if event is not None]
 

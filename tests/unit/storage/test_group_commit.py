@@ -20,7 +20,7 @@ from vedette.storage.group_commit import CommitGate, GroupCommit, NullCommit
 from vedette.storage.memory import MemoryStore
 from vedette.storage.seam import Batch, JournalRow
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 FULL = StoreError("E6001", "no space left", fields={"place": "here"})
 
 

@@ -53,7 +53,7 @@ def test_a_store_that_is_not_there_is_said_and_holds_nobody_up(tmp_path: Path):
     registrar.post(Ending(ids=("1",)))
     stopping = Thread(target=registrar.stop)
     stopping.start()
-    stopping.join(30)
+    stopping.join(60)
     assert not stopping.is_alive()
     assert len(answers) == 2
     assert all(isinstance(answer, StoreError) for answer in answers)

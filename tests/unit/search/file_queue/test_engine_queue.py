@@ -81,7 +81,7 @@ def test_any_sqlite_tool_reads_the_view(tmp_path: Path) -> None:
             ("/x", "pending", 5, None, None, 1),
             ("/low", "pending", 1, None, None, 1),
         ]
-        end, shown = monotonic() + 30, list[tuple[object, ...]]()
+        end, shown = monotonic() + 60, list[tuple[object, ...]]()
         with sqlite3.connect(f"file:{tmp_path}/handshake.db?mode=ro", uri=True) as plain:
             while shown != wanted and monotonic() < end:  # the view follows a moment later
                 shown = plain.execute(VIEW).fetchall()

@@ -225,7 +225,7 @@ def test_a_paused_source_is_not_read_and_a_removed_one_is_let_go(
     thread.start()
     assert reader.begun == []
     journal.remove_source("x")
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     assert not thread.is_alive()
     assert reader.begun == []
     assert reader.forgotten, "also when the reader was just making its slot anew"

@@ -335,7 +335,7 @@ def test_a_mover_tries_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) ->
 
     mover = Mover(move, "test")
     mover.ask()
-    assert done.wait(30)
+    assert done.wait(60)
     mover.close()
     assert len(set(calls)) == 1
 
@@ -347,7 +347,7 @@ def test_a_mover_stops_when_the_work_is_somebody_elses() -> None:
     mover = Mover(move, "test")
     mover.ask()
     assert mover._thread is not None
-    mover._thread.join(30)
+    mover._thread.join(60)
     assert not mover._thread.is_alive()
     mover.close()
 
