@@ -18,6 +18,7 @@ setup: ## make .venv and find Java, nothing else
 
 setup-dev: ## the same with what tests and checks need
 	@scripts/setup .venv requirements-dev.lock
+	@scripts/ensure-wheels .venv
 	@scripts/ensure-compiled .venv
 	@scripts/ensure-java
 	@scripts/ensure-spark-classes .venv

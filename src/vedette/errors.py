@@ -21,7 +21,8 @@
     ├── FilterError                  filter error:            E1201 …  CEL expressions and filter lists
     ├── FolderError                  folder error:            E450x  watched folders and their handshake
     ├── IngestError                  ingest error:            E451x, E452x  files to vectors
-    └── SettingsError                settings error:          E0101  a setting that cannot be used
+    ├── SettingsError                settings error:          E0101  a setting that cannot be used
+    └── InstallationError            installation error:      E0102  an optional package is not installed
 
 Codes are stable: they stand on the wire, in logs and in docs/reference/errors.md.
 """
@@ -39,6 +40,7 @@ __all__ = [
     "FilterError",
     "FolderError",
     "IngestError",
+    "InstallationError",
     "InvalidStatement",
     "MutationError",
     "ParseError",
@@ -59,6 +61,7 @@ __all__ = [
 
 CODES: Mapping[str, str] = {
     "E0101": "INVALID_SETTING",
+    "E0102": "MISSING_EXTRA",
     "E1001": "UNEXPECTED_TOKEN",
     "E1002": "INVALID_LITERAL",
     "E1003": "INPUT_TOO_LARGE",
@@ -313,3 +316,7 @@ class IngestError(VedetteError):
 
 class SettingsError(VedetteError):
     words = "settings error"
+
+
+class InstallationError(VedetteError):
+    words = "installation error"

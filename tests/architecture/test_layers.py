@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,14 +51,24 @@ def test_an_import_that_goes_up_is_found(tmp_path: Path, importer: str, imported
 
 
 def test_a_package_without_a_layer_is_found(tmp_path: Path) -> None:
-    write_package(tmp_path, {"values": "", "stray": ""})
+    write_package(tmp_path, {"stray": ""})
     done = lint_imports(tmp_path)
     assert done.returncode == 1
     assert "stray" in done.stdout
 
 
+def test_a_layer_without_a_package_is_found(tmp_path: Path) -> None:
+    write_package(tmp_path, {})
+    (tmp_path / "vedette" / "language.py").unlink()
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1
+    assert "language" in done.stdout + done.stderr
+
+
 def write_package(folder: Path, modules: dict[str, str]) -> None:
+    """Write a package with an empty module for every layer, and these modules (name to text)."""
     (folder / "vedette").mkdir()
-    (folder / "vedette" / "__init__.py").touch()
-    for name, text in modules.items():
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [name.strip() for layer in contract["layers"] for name in re.split("[:|]", layer)]
+    for name, text in {"__init__": "", **dict.fromkeys(layers, ""), **modules}.items():
         (folder / "vedette" / f"{name}.py").write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from vedette.cli.wqm.access import clock_of, daemon_link, daemon_socket, open_tables, settings_at, vectors_at
 from vedette.errors import VedetteError
+from vedette.extras import missing_extra_note, missing_packages
 
 if TYPE_CHECKING:
     from vedette.clock import Clock
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from vedette.settings import Settings
 
 __all__ = ["folder_child", "open_daemon"]
+
+log = logging.getLogger(__name__)
 
 _LEASE = timedelta(minutes=5)
 """How long one batch of files may take."""
@@ -84,9 +88,9 @@ def _bulk(
     clock: Clock,
     stack: ExitStack,
 ) -> BulkIngestion | None:
-    """Spark, for backlogs; None where there is no Java, or nobody wants it."""
+    """Spark, for backlogs. None without Java, without the extra `pipeline`, or if the settings disable it."""
     java = os.environ.get("JAVA_HOME") or shutil.which("java")
-    if settings.files_on_spark == "never" or not java:
+    if settings.files_on_spark == "never" or not java or missing_packages("pipeline"):
         return None
     from vedette.pipeline.queries.file_batches import (
         BulkConfig,
@@ -121,8 +125,10 @@ def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
     command = [sys.executable, "-m", "vedette.cli.wqm", "daemon", "--data", data, "--supervised"]
     command += logs.arguments()
     link = daemon_link(directory)
+    reported = False
 
     def is_wanted() -> bool:
+        nonlocal reported
         from vedette.handshake.config import WatchType
         from vedette.handshake.tables.handshake_db import FILE_NAME
 
@@ -133,6 +139,12 @@ def folder_child(data: str, directory: Path, logs: LogOptions) -> Child:
                 folders = [row for row in tables.watches() if row.config.watch_type is not WatchType.SOURCE]
         except VedetteError:  # damaged, or of a later version: `wqm` says which, and nothing else ends for it
             return False
-        return bool(folders) and not link.is_there()
+        if not folders or link.is_there():
+            return False
+        problem = missing_extra_note("files")
+        if problem and not reported:
+            reported = True
+            log.warning("%s", problem, extra={"action": "folders.extra_missing"})
+        return not problem
 
     return Child("folder daemon", command, lambda _pid: link.is_there(), vital=False, wanted=is_wanted)

@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from vedette.extras import missing_extra_note
 from vedette.processes.supervisor import Child, Restarts
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ LOCK_FILE = "pipeline.lock"
 _STATUS_FILE = "pipeline.json"
 _JOURNAL_FILE = "collections.db"
 _NO_JAVA = (
-    "There are sources but no Java, so their collections are not watched. Install Java 17 or newer, or set JAVA_HOME; "
-    "`vedette doctor` checks it. Everything else works."
+    "External collections are not read: no Java was found. Install Java 17 or newer, or set JAVA_HOME. "
+    "Everything else works."
 )
 
 
@@ -60,7 +61,7 @@ def pipeline_child(data: str, directory: Path, say: Callable[[str], object], log
 
 
 class _Wanted:
-    """Whether the pipeline is to be started; logs once that Java is missing."""
+    """True when the pipeline should be started. Logs once what is missing for that."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -69,12 +70,13 @@ class _Wanted:
     def __call__(self) -> bool:
         if not has_sources(self._directory) or _runs_elsewhere(self._directory):
             return False
-        if _has_java():
-            return True
-        if not self._is_reported:
+        problem = missing_extra_note("pipeline")
+        action = "pipeline.extra_missing" if problem else "pipeline.java_missing"
+        problem = problem or ("" if _has_java() else _NO_JAVA)
+        if problem and not self._is_reported:
             self._is_reported = True
-            log.warning("%s", _NO_JAVA, extra={"action": "pipeline.java_missing"})
-        return False
+            log.warning("%s", problem, extra={"action": action})
+        return not problem
 
 
 def redirect_output_to_log(directory: Path) -> TextIO:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vedette.errors import IngestError
+from vedette.extras import install_command, require_packages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +44,7 @@ class WordLlamaEmbedder:
     """The mean of what the words of a text mean."""
 
     def __init__(self) -> None:
+        require_packages(["numpy", "wordllama"], extra="files", feature="the embedder wordllama")
         try:
             import wordllama  # type: ignore[import-untyped]
 
@@ -51,7 +53,7 @@ class WordLlamaEmbedder:
         except Exception as error:
             raise IngestError(
                 "E4522",
-                f"the embedder wordllama cannot be loaded ({error}): install vedette[files]",
+                f"the embedder wordllama cannot be loaded ({error}): reinstall it with {install_command('files')}",
                 fields={"embedder": "wordllama"},
             ) from error
         # Its own `embed` pads every text of a batch to the longest one, which costs twice the time of the work itself.
@@ -100,6 +102,7 @@ def embedder_named(name: str) -> Embedder:
     """By the setting `embedder`; E4522 when there is none of that name, or it cannot be used."""
     from vedette.search.remote_embedding import HttpEmbedder, SentenceTransformersEmbedder
 
+    require_packages(["numpy"], extra="files", feature=f"the embedder {name}")
     kind, colon, rest = name.partition(":")
     if colon and kind in ("http", "https"):
         return HttpEmbedder(name)

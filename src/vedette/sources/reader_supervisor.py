@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vedette.clock import Clock, SystemClock
 from vedette.errors import SourceError, VedetteError
+from vedette.extras import require_packages
 from vedette.sources.journal.seam import CollectionJournal, open_journal
 from vedette.sources.mongodb.tokens import resume_tokens
 from vedette.sources.rate_limit import TokenBucket
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def _mongodb(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:
+    _require_pymongo()
     from vedette.sources.mongodb.reader import MongodbReader
 
     return MongodbReader(source, journal, clock)
@@ -81,21 +83,47 @@ def check_source(source: Source, others: Iterable[Source] = ()) -> None:
 
 
 def _check_address(source: Source) -> None:
-    """Whether it can be one at all; whether somebody answers there is the reader's to find out."""
-    from psycopg import Error
-    from psycopg.conninfo import conninfo_to_dict
+    """Raise E6101 if the address has a wrong form. Whether a server answers there is checked by the reader."""
+    check = _ADDRESS_CHECKS.get(source.kind)
+    if check is None:
+        return
+    problem = check(source.address)
+    if problem:
+        raise _invalid(f"{source.kind} has no such address ({' '.join(problem.split())})")
+
+
+def _mongodb_problem(address: str) -> str:
+    """Return why the address is not one of MongoDB, or an empty text."""
+    _require_pymongo()
     from pymongo import uri_parser
     from pymongo.errors import PyMongoError
 
+    if address.startswith("mongodb+srv://"):  # parsing it would ask a name server
+        return ""
     try:
-        if source.kind == "mongodb" and not source.address.startswith(
-            "mongodb+srv://"
-        ):  # which would be looked up
-            uri_parser.parse_uri(source.address, validate=False)
-        elif source.kind == "postgres":
-            conninfo_to_dict(source.address)
-    except (Error, PyMongoError, ValueError) as problem:
-        raise _invalid(f"{source.kind} has no such address ({' '.join(str(problem).split())})") from None
+        uri_parser.parse_uri(address, validate=False)
+    except (PyMongoError, ValueError) as problem:
+        return str(problem)
+    return ""
+
+
+def _postgres_problem(address: str) -> str:
+    """Return why the address is not one of PostgreSQL, or an empty text."""
+    from psycopg import Error
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(address)
+    except (Error, ValueError) as problem:
+        return str(problem)
+    return ""
+
+
+_ADDRESS_CHECKS = {"mongodb": _mongodb_problem, "postgres": _postgres_problem}
+
+
+def _require_pymongo() -> None:
+    require_packages(["pymongo"], extra="pipeline", feature="a MongoDB source")
 
 
 def open_reader(source: Source, journal: CollectionJournal, clock: Clock) -> SourceReader:

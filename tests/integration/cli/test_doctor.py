@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,7 +35,9 @@ def test_doctor_looks_at_everything_and_leaves_nothing_behind(cli: Cli, folder: 
     done = cli("doctor")
     assert done.exit_code == 0, done.stdout
     checks = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("ok", "warn", "fail"))]
-    assert checks == ["python", "core", "java", "sqlite", "postgresql", "directory", "disk", "descriptors"]
+    extras = ["vedette[pipeline]", "vedette[files]"]
+    rest = ["java", "sqlite", "postgresql", "directory", "disk", "descriptors"]
+    assert checks == ["python", "core", *extras, *rest]
     assert list(folder.iterdir()) == []
 
 
@@ -47,8 +51,18 @@ def test_a_failed_check_fails_the_command(cli: Cli, folder: Path) -> None:
     (folder / "data").write_text("not a directory")
     done = cli("doctor")
     assert done.exit_code == 1
-    assert "fail  directory    data is a file" in done.stdout
+    assert ["fail", "directory", "data is a file"] in [
+        re.split(" {2,}", line) for line in done.stdout.splitlines()
+    ]
     assert "Name a directory." in done.stdout
+
+
+def test_a_missing_extra_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look(inspection.files_extra).status == "ok"
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    finding = look(inspection.files_extra)
+    assert (finding.status, finding.found) == ("warn", "not installed (missing: pypdf)")
+    assert "pip install 'vedette[files]'" in finding.advice
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from random import Random
 
@@ -49,6 +50,14 @@ def test_add_list_pause_status_remove(tmp_path: Path):
     assert "no object" in told
     run("remove", "shop", *data)
     assert "none" in run("list", *data)
+
+
+def test_postgres_needs_no_pymongo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    data = ("--data", str(tmp_path))
+    printed = run("add", "postgres", "postgresql://localhost/shop", "--name", "shop", *data)
+    assert "pip install 'vedette[pipeline]'" in printed
+    assert "E0102" in run("add", "mongodb", "mongodb://localhost/shop", "--name", "other", *data, code=1)
 
 
 def test_why_a_source_is_not_read_is_shown(tmp_path: Path):

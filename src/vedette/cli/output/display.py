@@ -73,7 +73,7 @@ class _Speaking:
         self.err = console_for(error=True)
 
     def note(self, text: str) -> None:
-        self.err.print(visible(text), style="dim")
+        self.err.print(visible(text), style="dim", soft_wrap=True)
 
     def warning(self, text: str) -> None:
         self.err.print(f"warning: {visible(text)}", style="yellow")

@@ -8,6 +8,7 @@ from vedette.cli.options import DEFAULT_DATA, DataOption, JsonOption
 
 __all__ = ["doctor"]
 
+_CHECK_WIDTH = len("vedette[pipeline]")
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -44,9 +45,11 @@ def doctor(data: DataOption = DEFAULT_DATA, json: JsonOption = False) -> None:
         if json:
             print(json_line(asdict(finding)))
             continue
-        line = Text.assemble((f"{finding.status:<4}  ", _STYLES[finding.status]), f"{finding.check:<12} ")
+        line = Text.assemble(
+            (f"{finding.status:<4}  ", _STYLES[finding.status]), f"{finding.check:<{_CHECK_WIDTH}} "
+        )
         console.print(line.append(visible(finding.found)), soft_wrap=True)
         if finding.advice:
-            console.print(Text(f"{'':<19}{finding.advice}", style="dim"), soft_wrap=True)
+            console.print(Text(f"{'':<{_CHECK_WIDTH + 7}}{finding.advice}", style="dim"), soft_wrap=True)
     if failed:
         raise typer.Exit(1)

@@ -18,6 +18,7 @@ from statistics import median
 
 from vedette.clock import Clock
 from vedette.compiled import is_compiled
+from vedette.extras import install_command, missing_packages
 from vedette.storage.sqlite.directory import list_databases
 
 __all__ = ["CHECKS", "Finding", "Surroundings", "examine"]
@@ -110,6 +111,22 @@ def _java_version(program: str) -> int | None:
         return None
     found = re.search(r' version "(\d+)', done.stderr + done.stdout)
     return int(found[1]) if found else None
+
+
+def pipeline_extra(_surroundings: Surroundings) -> Finding:
+    return _extra("pipeline", "External collections (MongoDB, PostgreSQL) need it")
+
+
+def files_extra(_surroundings: Surroundings) -> Finding:
+    return _extra("files", "Searchable folders (wqm) need it")
+
+
+def _extra(extra: str, need: str) -> Finding:
+    check, missing = f"vedette[{extra}]", missing_packages(extra)
+    if not missing:
+        return Finding(check=check, status="ok", found="installed")
+    found = f"not installed (missing: {', '.join(missing)})"
+    return Finding(check=check, status="warn", found=found, advice=f"{need}: {install_command(extra)}")
 
 
 def sqlite(surroundings: Surroundings) -> Finding:
@@ -223,4 +240,15 @@ def _writable(place: Path) -> Path:
     return place
 
 
-CHECKS: tuple[Check, ...] = (python, core, java, sqlite, postgresql, directory, disk, descriptors)
+CHECKS: tuple[Check, ...] = (
+    python,
+    core,
+    pipeline_extra,
+    files_extra,
+    java,
+    sqlite,
+    postgresql,
+    directory,
+    disk,
+    descriptors,
+)

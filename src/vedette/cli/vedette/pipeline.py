@@ -16,6 +16,7 @@ import typer
 
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.extras import require_extra
 from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
 from vedette.processes.pipeline_runner import LOCK_FILE, redirect_output_to_log
 
@@ -51,6 +52,7 @@ def pipeline(
       vedette pipeline
       vedette pipeline --master spark://host:7077 --store postgresql://host/vedette
     """
+    require_extra("pipeline", "`vedette pipeline`")
     directory = directory_of(data)
     if directory is None:
         raise CommandFailed(f"{data} is no directory. The pipeline keeps its checkpoints in one: --data DIR.")

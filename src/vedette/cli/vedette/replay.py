@@ -10,6 +10,7 @@ import typer
 
 from vedette.cli.errors import CommandFailed
 from vedette.cli.options import DEFAULT_DATA, DataOption, directory_of, journal_address
+from vedette.extras import require_extra
 
 __all__ = ["capture", "replay", "shadow"]
 
@@ -39,6 +40,7 @@ def capture(
     Example:
       vedette capture --out /tmp/monday --share 0.1 --mask email --mask address.street
     """
+    require_extra("pipeline", "`vedette capture`")
     from vedette.clock import system_random
     from vedette.pipeline.queries.capture import capture as write_capture
     from vedette.pipeline.session import open_session
@@ -63,6 +65,7 @@ def capture(
 
 def replay(capture: CaptureArgument, out: OutOption) -> None:
     """Match a capture against its subscriptions and write who is told what."""
+    require_extra("pipeline", "`vedette replay`")
     from vedette.pipeline.queries.replay import replay as write_matches
     from vedette.pipeline.session import open_session
     from vedette.pipeline.spark_progress import shown_progress
@@ -89,6 +92,7 @@ def shadow(
     ] = 0.0,
 ) -> None:
     """Replay a capture with this version and with another, and compare; exit code 1 beyond the threshold."""
+    require_extra("pipeline", "`vedette shadow`")
     from vedette.pipeline.queries.replay import shadow as compare_versions
     from vedette.pipeline.session import open_session
 

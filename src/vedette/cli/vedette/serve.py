@@ -11,6 +11,7 @@ import typer
 
 from vedette.cli.command_path import as_typed
 from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
+from vedette.extras import missing_packages
 from vedette.processes.logging_setup import (
     LogFormat,
     LogLevel,
@@ -145,7 +146,7 @@ def _engine(
 
         def started(found: ServerFile) -> None:
             _introduce(home, display, found, data, demo=life is not None)
-            if life is not None and pipeline and options.directory is not None:
+            if life is not None and pipeline and options.directory and not missing_packages("pipeline"):
                 _show_source(display, options.directory, data)
             if life is not None:
                 life.start()
@@ -162,7 +163,7 @@ def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: st
     from vedette.processes.demo import files as demo_files
 
     directory = directory_of(data)
-    samples = demo and directory is not None
+    samples = demo and directory is not None and not missing_packages("files")
     if demo:
         _show_board(home, display)
     if samples and directory is not None:

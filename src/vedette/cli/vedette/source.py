@@ -18,6 +18,7 @@ from vedette.cli.options import (
     directory_of,
     journal_address,
 )
+from vedette.extras import missing_extra_note
 
 if TYPE_CHECKING:
     from vedette.sources.journal.seam import CollectionJournal
@@ -74,6 +75,7 @@ def add(
     print(
         f"{name} is added. `vedette pipeline` reads it; `vedette source status {name}` says how it gets along."
     )
+    _note(missing_extra_note("pipeline"))
 
 
 @source_app.command(name="list")
@@ -203,6 +205,13 @@ class _Opened:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+
+def _note(text: str) -> None:
+    from vedette.cli.output.display import TableDisplay
+
+    if text:
+        TableDisplay().note(text)
 
 
 def _pair(text: str) -> tuple[str, str]:

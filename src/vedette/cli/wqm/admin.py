@@ -73,7 +73,7 @@ def queue_stats(
 @admin_app.command("system-stats")
 def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.TABLE) -> None:
     """Show the daemon's share of the memory, watches by health, capacity and what the collections hold."""
-    from vedette.errors import IngestError
+    from vedette.errors import IngestError, InstallationError
     from vedette.search.folders.process_memory import memory_usage
 
     directory = directory_at(data)
@@ -95,7 +95,7 @@ def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.
     }
     try:
         record.update({f"chunks in {name}": count for name, count in _collections(directory).items()})
-    except IngestError as error:
+    except (IngestError, InstallationError) as error:
         record["vectors"] = error.text
     _facts(record, format)
 

@@ -15,6 +15,7 @@ import typer
 from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption
 from vedette.cli.wqm.access import clock_of, directory_at
 from vedette.errors import IngestError, StoreError
+from vedette.extras import require_extra
 from vedette.processes.logging_setup import LogFormat, LogLevel, LogOptions, process_logging
 from vedette.processes.supervisor import Restarts
 
@@ -48,6 +49,7 @@ def daemon(
     """
     from vedette.processes.signals import StopSignal
 
+    require_extra("files", "`wqm daemon`")
     logs = LogOptions(level=log_level, format=log_format)
     with process_logging(logs, process="folder-daemon", announce=None if supervised else data):
         directory = directory_at(data, make=True)

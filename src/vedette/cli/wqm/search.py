@@ -18,6 +18,7 @@ from vedette.cli.wqm.access import (
     settings_at,
     show,
 )
+from vedette.extras import require_extra
 
 if TYPE_CHECKING:
     from vedette.search.vectors.store import SearchHit
@@ -69,6 +70,7 @@ def _found(directory: Path, text: str, collection: str, limit: int) -> list[Sear
     link, settings = daemon_link(directory), settings_at(directory)
     if link.is_there():
         return link.search(collection, text, limit)
+    require_extra("files", "`wqm search`")
     embedder = embedder_named(settings.embedder)
     (vector,) = embedder.embed([text])
     with open_vectors(directory) as store:

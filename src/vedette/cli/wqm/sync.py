@@ -21,6 +21,7 @@ from vedette.cli.wqm.access import (
     open_vectors,
     settings_at,
 )
+from vedette.extras import require_extra
 
 if TYPE_CHECKING:
     from vedette.handshake.tables import HandshakeTables
@@ -73,6 +74,7 @@ def sync(
             elif dry_run:
                 fine = [_looked(watch_id, tables, seen) for watch_id in chosen]
             else:
+                require_extra("files", "`wqm watch sync`")
                 settings = settings_at(directory)
                 with open_vectors(directory) as store:
                     ingestion = Ingestion(

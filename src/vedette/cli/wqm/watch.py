@@ -30,6 +30,7 @@ from vedette.cli.wqm.access import (
 from vedette.cli.wqm.exclusions import exclusions
 from vedette.cli.wqm.health import errors, health, reset_errors
 from vedette.cli.wqm.sync import sync
+from vedette.extras import missing_extra_note
 
 if TYPE_CHECKING:
     from vedette.handshake.tables import HandshakeTables
@@ -88,6 +89,7 @@ def add(
       wqm watch add . --collection code --pattern '*.py' --ignore .git --ignore .venv
       wqm watch add /srv/papers -c papers --id papers --priority 8
     """
+    from vedette.cli.output.display import TableDisplay
     from vedette.handshake.config import WatchFolderConfig, WatchType
 
     folder, directory = path.expanduser().resolve(), directory_at(data, make=True)
@@ -106,6 +108,8 @@ def add(
     with open_tables(data, make=True) as tables:
         tables.add_watch(config)
     print(f"watching {folder} as {watch_id}")
+    if note := missing_extra_note("files"):
+        TableDisplay().note(note)
 
 
 @watch_app.command()

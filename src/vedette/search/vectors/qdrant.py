@@ -24,6 +24,7 @@ from threading import RLock
 from typing import IO, TYPE_CHECKING, Any
 
 from vedette.errors import IngestError, VedetteError
+from vedette.extras import require_packages
 from vedette.search.vectors.qdrant_local import quicken_collection, sync_collection
 from vedette.search.vectors.store import FileVectors, SearchHit, StoredFile
 
@@ -46,6 +47,7 @@ class QdrantVectors:
     """`place`: a folder for local mode, or `http://…` of a server. For one process at a time in local mode."""
 
     def __init__(self, place: str | Path, *, timeout_seconds: int = 30) -> None:
+        require_packages(["numpy", "qdrant_client"], extra="files", feature="the vector store")
         from qdrant_client import QdrantClient, models
 
         self.place, self._models = str(place), models

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event
 from typing import Self
 
+from vedette.extras import require_packages
+
 __all__ = ["Hearing"]
 
 
@@ -17,7 +19,8 @@ class Hearing:
     """From the moment that it is made. OSError when the system refuses, FileNotFoundError when the root is gone."""
 
     def __init__(self, root: Path, stopping: Event) -> None:
-        from watchfiles._rust_notify import RustNotify  # a dependency of the extra `files`
+        require_packages(["watchfiles"], extra="files", feature="a folder watch")
+        from watchfiles._rust_notify import RustNotify
 
         self._stopping = stopping
         self._notify = RustNotify(
