@@ -109,7 +109,7 @@ class SystemClock:
             try:
                 callback()
             except Exception:
-                log.exception("An appointment failed", extra={"action": "clock.failed"})
+                log.exception("A timer callback failed", extra={"action": "clock.failed"})
             del callback  # not held while the thread waits for the next
 
     def _next(self) -> Callable[[], object] | None:

@@ -212,7 +212,7 @@ class RemoteSession:
             try:
                 await self.tell(type, payload)
             except VedetteError:
-                log.debug("The line broke", extra={"action": "client.late"})
+                log.debug("The connection broke before a message was sent", extra={"action": "client.late"})
 
         task = asyncio.get_running_loop().create_task(send())
         self._later.add(task)
@@ -262,7 +262,7 @@ class RemoteSession:
             try:
                 await send_message(socket, message)
             except GatewayError:
-                log.debug("The line broke; it is asked for again", extra={"action": "client.late"})
+                log.debug("The connection broke; the request is sent again", extra={"action": "client.late"})
 
         task = asyncio.get_running_loop().create_task(send())
         self._later.add(task)
@@ -282,7 +282,7 @@ class RemoteSession:
                 if self._final(error):
                     return
             except Exception as error:  # a mistake of ours: nobody shall wait for ever
-                log.exception("The client cannot go on", extra={"action": "client.failed"})
+                log.exception("The client failed", extra={"action": "client.failed"})
                 text = f"The client cannot go on: {type(error).__name__}: {error}"
                 self._give_up(GatewayError("E4003", text))
                 return
@@ -372,14 +372,18 @@ class RemoteSession:
 
     def _note_ignored(self, keys: list[str] | None) -> None:
         if keys:
-            text = "The server does not know %s, and did not read it"
+            text = "The server ignored unknown keys: %s"
             log.warning(text, ", ".join(keys), extra={"action": "client.ignored", "keys": keys})
 
     def _event(self, payload: dict[str, Any]) -> None:
         for sub in payload.get("subIds") or [payload["subId"]]:
             watch = self._watches.get(sub)
             if watch is not None and watch.arrived(payload) is Link.HOLE:
-                log.warning("A hole in the chain of %s", sub, extra={"action": "client.hole", "sub": sub})
+                log.warning(
+                    "Events of subscription %s are missing; resuming after the last one received",
+                    sub,
+                    extra={"action": "client.hole", "sub": sub},
+                )
                 self._establish(watch)  # from the last event that did arrive
 
     def _resumed(self, message: dict[str, Any]) -> None:

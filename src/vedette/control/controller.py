@@ -132,18 +132,25 @@ class Steering:
             for number in sorted(numbers):
                 name = (self._members | known)[number]
                 extra = {"action": "route.member", "gateway": name, "number": number, "reason": word}
-                _audit.info("The gateway %s has %s", name, word, extra=extra)
+                _audit.info("Gateway %s %s the ring", name, word, extra=extra)
 
     def _obey(self, verdict: Verdict) -> None:
         if verdict.rebuild:
             for tenant, held in self._compactor.manifest.collections.items():
                 for collection in held:
                     self._compactor.doubt(tenant, collection)
-            log.warning("The index is built anew: %s", verdict.reason, extra={"action": "index.rebuild"})
+            log.warning(
+                "Rebuilding the subscription index: %s", verdict.reason, extra={"action": "index.rebuild"}
+            )
         if verdict.fan_out != self._registry.fan_out():
             self._registry.set_fan_out(verdict.fan_out)
             extra = {"action": "route.broadcast", "fan_out": verdict.fan_out, "reason": verdict.reason}
-            _audit.warning("Changes are%s broadcast", "" if verdict.fan_out else " no longer", extra=extra)
+            text = (
+                "Broadcasting changes to all gateways: %s"
+                if verdict.fan_out
+                else "Broadcasting has ended: %s"
+            )
+            _audit.warning(text, verdict.reason, extra=extra)
 
     def _change(self, change: ModeChange) -> None:
         """A new epoch and the word of it come before the mode ends, so that nobody takes what follows for the whole."""
@@ -157,4 +164,6 @@ class Steering:
             "mode": change.mode,
             "reason": change.reason,
         }
-        _audit.warning("Partition %d is %s: %s", change.partition, change.mode, change.reason, extra=extra)
+        _audit.warning(
+            "Partition %d changed to mode %s: %s", change.partition, change.mode, change.reason, extra=extra
+        )

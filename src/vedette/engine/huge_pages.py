@@ -87,7 +87,7 @@ class LargePages:
         try:
             return self._look(pause) if self._permitted else 0
         except OSError as problem:
-            log.info("Memory stays in small pages: %s", problem, extra={"action": "pages.unreadable"})
+            log.info("Huge pages are not used: %s", problem, extra={"action": "pages.unreadable"})
             self._permitted = False
             return 0
 

@@ -51,7 +51,14 @@ class Upkeep:
                 act()
             except VedetteError as error:
                 log.warning(
-                    "Upkeep failed: %s", error, extra={"action": f"upkeep.{name}", "code": error.code}
+                    "Maintenance task %s failed: %s",
+                    name,
+                    error,
+                    extra={
+                        "action": f"upkeep.{name}",
+                        "tenant": self._database.name,
+                        "code": error.code,
+                    },
                 )
             self._every(seconds, name, act)
 

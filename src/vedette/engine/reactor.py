@@ -40,8 +40,8 @@ node Invocation {
 _LOOK_SECONDS = 0.5
 _CUT_SHORT = "The process ended before the call returned: it is called again"
 _PLACE_LOST = (
-    "The place of this reactor is lost: its watch was cancelled, or nobody took it up for too long. It begins anew, and"
-    " what happened meanwhile was not told"
+    "The position of this reactor is lost: its watch was cancelled, or the reactor was away for longer than its watch"
+    " is kept. It starts with a new watch; events in between were not delivered"
 )
 
 log = logging.getLogger(__name__)
@@ -124,13 +124,16 @@ class Reactor:
         """Who has called before and has no place any more begins anew, but not in silence."""
         earlier = "MATCH i: Invocation WHERE i.code_module = $module RETURN i.id LIMIT 1"
         if self._session.execute(earlier, module=self.name).rows:
-            log.warning("Reactor %s: %s", self.name, _PLACE_LOST, extra={"action": "reactor.place_lost"})
+            log.warning("Reactor %s: %s", self.name, _PLACE_LOST, extra=self._ids("reactor.place_lost"))
             self._session.execute(
                 'SPAWN i: Invocation { code_module = $module, status = "failed", started_at = now(),'
                 " finished_at = now(), error = $error }",
                 module=self.name,
                 error=_PLACE_LOST,
             )
+
+    def _ids(self, action: str) -> dict[str, str]:
+        return {"action": action, "tenant": self._database.name, "reactor": self.name}
 
     # --- calling ----------------------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class Reactor:
                 try:
                     entry = self._watch.next_entry(timeout=_LOOK_SECONDS)
                 except WatchError:  # somebody has attached its watch: it is called no more
-                    log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
+                    log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     return
                 if entry is not None:
                     self._deal_with(entry, runner)
@@ -169,7 +172,12 @@ class Reactor:
                 runner.run(result)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}"
-            log.warning("Reactor %s failed: %s", self.name, failure, extra={"action": "reactor.call_failed"})
+            log.warning(
+                "The callback of reactor %s failed: %s",
+                self.name,
+                error,
+                extra=self._ids("reactor.call_failed"),
+            )
             return failure
         return None
 
@@ -183,7 +191,7 @@ class Reactor:
                 if final and text.startswith("SET") and error.code == "E3601":
                     return True  # somebody has deleted the note of the call meanwhile
                 if final or self._closed.is_set():
-                    log.exception("Reactor %s cannot go on", self.name, extra={"action": "reactor.failed"})
+                    log.exception("Reactor %s stopped", self.name, extra=self._ids("reactor.failed"))
                     self._closed.set()
                     return False
                 self._closed.wait(_LOOK_SECONDS)

@@ -71,7 +71,9 @@ class LoopPort:
         except RuntimeError:  # the loop has ended, and its clients with it
             self._waiting.clear()
             self._called = False
-            log.debug("Nobody is there any more", extra={"action": "gateway.late"})
+            log.debug(
+                "The event loop has ended; records for clients are dropped", extra={"action": "gateway.late"}
+            )
 
     def _spread(self) -> None:
         self._called = False  # first: what is said from here on may be too late for this time, and asks again
@@ -235,4 +237,8 @@ async def keep_keys_fresh(authority: TokenAuthority, every_seconds: float = 1.0)
         try:
             await asyncio.to_thread(authority.keys.refresh)
         except SettingsError as error:
-            log.warning("The key set could not be read again: %s", error, extra={"action": "auth.keys_kept"})
+            log.warning(
+                "The key set could not be refreshed; the known keys stay in use: %s",
+                error,
+                extra={"action": "auth.keys_kept"},
+            )

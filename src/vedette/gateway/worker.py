@@ -50,7 +50,9 @@ class _Link(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._take(decode_batch(frame, from_gateway=False))
         except (ValueError, msgspec.MsgspecError):
-            log.exception("The engine speaks no language of ours", extra={"action": "link.garbage"})
+            log.exception(
+                "The engine sent an invalid frame; the connection is closed", extra={"action": "link.garbage"}
+            )
             if self.transport is not None:
                 self.transport.abort()
 
@@ -130,7 +132,7 @@ class GatewayWorker:
             except OSError as error:
                 if isinstance(error, PermissionError):
                     raise
-                log.debug("The engine is not there: %s", error, extra={"action": "worker.waiting"})
+                log.debug("The engine cannot be reached: %s", error, extra={"action": "worker.waiting"})
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _hold(self) -> None:

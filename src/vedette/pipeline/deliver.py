@@ -107,7 +107,9 @@ def complete(frame: Complete, context: PipelineContext) -> None:
             link_to(gateway.address, context).tell(frame)
         except PipelineError as error:
             log.info(
-                "A gateway did not hear the end of a batch: %s", error, extra={"action": "complete.untold"}
+                "The end of a batch could not be sent to a gateway: %s",
+                error,
+                extra={"action": "complete.untold", "gateway": gateway.name},
             )
             drop_link(gateway.address)
 

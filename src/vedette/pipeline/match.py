@@ -137,12 +137,12 @@ def _remark(found: Matches, images: ImageRows) -> None:
     """Log what an operator may want to look at."""
     for spent, form in found.counts.times:
         if spent > SLOW_FILTER_MS:
-            text = f"A filter over {images.collection} takes {spent:.0f} ms a batch"
+            text = f"A filter over {images.collection} took {spent:.0f} ms for one batch"
             remark("match.slow", form.decode(), text, milliseconds=spent)
     if len(found) >= LARGE_SET:
         change, count = max(Counter(found.change.tolist()).items(), key=lambda item: item[1])
         if count >= LARGE_SET:
-            text = f"A change of {images.collection} concerns {count} subscriptions"
+            text = f"A change of {images.collection} matched {count} subscriptions"
             remark("match.large", images.collection, text, key=images.changes[change].key, count=count)
 
 

@@ -163,7 +163,7 @@ class PipelineService:
         if not stop.is_set():
             self.restarts += 1
             extra = {"action": "pipeline.restart", "restarts": self.restarts}
-            log.error("The query ended and is started again: %s", problem, extra=extra)
+            log.error("The matching query ended and restarts: %s", problem, extra=extra)
             self._say("restarting", problem=str(problem)[:500])
             if "E6006" in str(problem):
                 self._give_up_the_gap()
@@ -211,7 +211,10 @@ class PipelineService:
             self._journal.mark(source.name, "live", "the pipeline was away for too long", new_epoch=True)
         shutil.rmtree(self._home / "checkpoint", ignore_errors=True)
         self._judged = -1  # batches are numbered from 0 again
-        log.error("The journal no longer reaches our checkpoint", extra={"action": "pipeline.gap"})
+        log.error(
+            "The journal was trimmed past the checkpoint; all subscribers must resync",
+            extra={"action": "pipeline.gap"},
+        )
 
     def _tend(self, stop: Flag) -> None:
         """The compactor often, everything else now and then."""
@@ -232,11 +235,15 @@ class PipelineService:
                     self._registry.expire()
                     self._journal.trim(timestamp_to_ms(self._clock.now()) - self._retention_ms)
             except VedetteError as error:
-                log.error("Upkeep failed: %s", error, extra={"action": "pipeline.upkeep", "code": error.code})
+                log.error(
+                    "Pipeline maintenance failed: %s",
+                    error,
+                    extra={"action": "pipeline.upkeep", "code": error.code},
+                )
             except (
                 Exception
             ):  # a full disk, or a mistake of ours: without upkeep nothing new would ever be matched
-                log.exception("Upkeep failed", extra={"action": "pipeline.upkeep"})
+                log.exception("Pipeline maintenance failed", extra={"action": "pipeline.upkeep"})
 
     def _say(self, state: str, **more: Any) -> None:
         """What `vedette source status`, `/metrics` and the console show; a file that is replaced whole."""

@@ -84,7 +84,7 @@ def hot_path(context: PipelineContext) -> Callable[[Iterator[pa.RecordBatch]], I
 def _note_attempt(changes: int) -> None:
     if attempt := _attempt():
         telemetry.note_repeated(changes)
-        remark("task.repeated", "task", f"A task runs again, for the {attempt}. time")
+        remark("task.repeated", "task", f"Retrying task (attempt {attempt})")
 
 
 def _end_of(mark: dict[str, Any]) -> Complete:

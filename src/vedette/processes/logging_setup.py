@@ -189,9 +189,10 @@ def _version() -> str:
 
 
 def _log_failure(error: Exception) -> None:
-    if type(error).__module__.startswith("vedette."):  # a sentence for the person who starts the command
+    if type(error).__module__.startswith("vedette."):
+        sentence = str(error)  # for the person who starts the command
         extra = {"action": "process.failed", "code": getattr(error, "code", None)}
-        log.critical("%s", str(error), extra=extra)
+        log.critical("%s", sentence, extra=extra)
     else:
         log.critical("The process failed", exc_info=error, extra={"action": "process.failed"})
 

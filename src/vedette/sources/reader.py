@@ -140,7 +140,11 @@ def image_or_quarantine(
         journal.quarantine(
             Quarantined(source=source, event_id=event_id, reason=error.text, excerpt=excerpt, time_ms=now_ms)
         )
-        log.warning("A document was quarantined", extra={"action": "source.quarantine", "source": source})
+        log.warning(
+            "A document of source %s was quarantined",
+            source,
+            extra={"action": "source.quarantine", "source": source},
+        )
         return None
 
 
@@ -247,7 +251,11 @@ def _read(
     except VedetteError:
         raise
     except Exception as problem:
-        log.exception("A reader failed", extra={"action": "source.broken", "source": source.name})
+        log.exception(
+            "The reader of source %s failed",
+            source.name,
+            extra={"action": "source.broken", "source": source.name},
+        )
         text = f"the reader of {source.name} failed ({type(problem).__name__}: {str(problem)[:300]})"
         raise SourceError("E6104", text, fields={"source": source.name}) from problem
 
@@ -270,7 +278,8 @@ def _begin(reader: SourceReader, journal: CollectionJournal, source: Source) -> 
 
 
 def _bridge(reader: SourceReader, journal: CollectionJournal, source: Source, error: VedetteError) -> None:
-    log.error("A source lost our place: %s", error, extra={"action": "source.stale", "source": source.name})
+    extra = {"action": "source.stale", "source": source.name, "code": error.code}
+    log.error("The position in source %s is lost; it is scanned again: %s", source.name, error, extra=extra)
     journal.mark(source.name, "stale", error.text)
     resync = source.options.get("on_gap", "scan") == "resync"
     scan = not resync or source.options.get("start", "beginning") == "beginning"
@@ -289,12 +298,14 @@ def _let_go(reader: SourceReader, source: Source) -> None:
         reader.forget()
     except VedetteError as error:
         extra = {"action": "source.forget", "source": source.name, "code": error.code}
-        log.warning("A removed source still keeps something for us: %s", error, extra=extra)
+        log.warning(
+            "The resources of removed source %s could not be released: %s", source.name, error, extra=extra
+        )
 
 
 def _report(source: Source, error: VedetteError) -> None:
     extra = {"action": "source.failed", "source": source.name, "code": error.code}
-    log.warning("Reading a source failed, it will be tried again: %s", error, extra=extra)
+    log.warning("Source %s could not be read and is retried: %s", source.name, error, extra=extra)
 
 
 def quick_pause(failures: int, chance: Random) -> float:

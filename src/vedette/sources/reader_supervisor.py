@@ -192,7 +192,7 @@ class SourceKeeper:
                 reader = open_reader(source, journal, self._clock)
             except VedetteError as error:
                 extra = {"action": "source.unreachable", "source": source.name, "code": error.code}
-                log.warning("A source cannot be opened, it will be tried again: %s", error, extra=extra)
+                log.warning("Source %s cannot be opened and is retried: %s", source.name, error, extra=extra)
                 stop.wait(care.failed(error))
                 continue
             try:

@@ -292,10 +292,9 @@ class GroupCommit(Generic[Commit]):
         except StoreError as problem:
             return problem
         except BaseException as problem:
-            log.exception("A flush failed for a reason that is no store's.", extra={"action": "flush.failed"})
-            error = StoreError(
-                "E6001", f"the commits could not be written: {type(problem).__name__}: {problem}"
-            )
+            log.exception("A flush failed outside the store", extra={"action": "flush.failed"})
+            # The text of the problem may quote data; the log has the traceback.
+            error = StoreError("E6001", f"the commits could not be written: {type(problem).__name__}")
             error.__cause__ = problem
             return error
         return None
@@ -327,13 +326,13 @@ class GroupCommit(Generic[Commit]):
             try:
                 callback(None if error is None else _again(error))
             except Exception:
-                log.exception("A callback of a commit failed.", extra={"action": "flush.callback_failed"})
+                log.exception("A commit callback failed", extra={"action": "flush.callback_failed"})
         if self._on_flush is None:
             return
         try:
             self._on_flush(self.durable_tick, error)
         except Exception:
-            log.exception("The hook of a flush failed.", extra={"action": "flush.hook_failed"})
+            log.exception("A flush hook failed", extra={"action": "flush.hook_failed"})
 
     # ------------------------------------------------------------ the background thread
 

@@ -223,7 +223,7 @@ def test_a_job_that_is_done_too_late_is_said_to_be_and_does_not_end_the_loop(
                 bench.clock.advance(11)
     assert attempts == [1, 2]
     assert bench.left() == []
-    assert "done too late" in caplog.text
+    assert "finished after its lease" in caplog.text
 
 
 def test_a_long_job_extends_its_lease(bench: Bench) -> None:

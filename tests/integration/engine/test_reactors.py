@@ -118,7 +118,7 @@ def test_a_lost_place_is_spoken_of(db: Vedette, session: Session) -> None:
     reactor.close()
     db.reactor("lost", TASKS, calls)
     (told,) = [error for status, error in calls_of(session, "lost") if status == "failed"]
-    assert told.startswith("The place of this reactor is lost")
+    assert told.startswith("The position of this reactor is lost")
 
 
 @pytest.mark.parametrize(

@@ -338,11 +338,17 @@ class Deliveries:
             problem = error if error.code == "E8007" else self._unmovable(delivery, error)
             assert isinstance(problem, WatchError)
             watch.details.report(problem)
+            watching = self._consuming.watching
             log.warning(
-                "%s (%s)",
-                problem,
-                error.text,
-                extra={"action": "consume.parked", "element": delivery.item.element},
+                "A dead letter cannot be moved, so its element is parked: %s",
+                error,
+                extra={
+                    "action": "consume.parked",
+                    "tenant": watching.database.name,
+                    "watch": watching.id_of(watch),
+                    "element": delivery.item.element,
+                    "code": error.code,
+                },
             )
             self._store(delivery.item.element, delivery.member.group.name, attempts._replace(parked=True))
             desk.park(delivery)
@@ -418,7 +424,8 @@ class Deliveries:
                 database.watching.triggers.run(turn)
             database.wait(turn)
         except VedetteError as error:
-            log.warning("Leases could not be ended: %s", error, extra={"action": "consume.lapse"})
+            extra = {"action": "consume.lapse", "tenant": database.name, "code": error.code}
+            log.warning("Expired leases could not be ended: %s", error, extra=extra)
 
     def stop(self) -> None:
         if self._armed is not None:

@@ -105,7 +105,7 @@ class Job:
             if error.code != "E8004":
                 raise
             log.warning(
-                "Job %s was done too late: it is, or will be, handed out again. Extend it, or raise ack_timeout",
+                "Job %s finished after its lease; it is delivered again. Extend the lease or raise ack_timeout",
                 self.delivery_id,
                 extra={"action": "job.late", "delivery": self.delivery_id},
             )

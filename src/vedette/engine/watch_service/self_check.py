@@ -66,11 +66,16 @@ class SelfCheck:
             return
         self.failed += 1
         log.error(
-            "Watch %s was told %s, a fresh evaluation says %s",
+            "The self-check of watch %s failed: %d events were delivered, a full evaluation gives %d, %d differ",
             self._watching.id_of(watch),
-            dict(actual),
-            dict(expected),
-            extra={"action": "watch.self_check_failed", "watch": self._watching.id_of(watch)},
+            actual.total(),
+            expected.total(),
+            ((actual - expected) + (expected - actual)).total(),
+            extra={
+                "action": "watch.self_check_failed",
+                "tenant": self._watching.database.name,
+                "watch": self._watching.id_of(watch),
+            },
         )
 
     def _evaluate(self, watch: Watch, scene: Scene, late: bool) -> dict[Any, Any]:

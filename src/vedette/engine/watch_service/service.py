@@ -346,10 +346,15 @@ class Watching:
         watch.details.report(error)
         self.management.end(watch, WatchEventKind.FAIL)
         log.warning(
-            "Watch %s cannot be evaluated any more: %s",
+            "Watch %s cannot be evaluated and was cancelled: %s",
             self.id_of(watch),
             error,
-            extra={"action": "watch.failed", "watch": self.id_of(watch), "code": error.code},
+            extra={
+                "action": "watch.failed",
+                "tenant": self.database.name,
+                "watch": self.id_of(watch),
+                "code": error.code,
+            },
         )
 
     def overflow(self, watch: Watch, events: int) -> None:

@@ -130,7 +130,12 @@ class Triggers:
                 "The trigger of watch %s failed: %s",
                 id,
                 error,
-                extra={"action": "trigger.failed", "watch": id, "code": error.code},
+                extra={
+                    "action": "trigger.failed",
+                    "tenant": self._watching.database.name,
+                    "watch": id,
+                    "code": error.code,
+                },
             )
             with turn:
                 self._watching.lasting.skip_trigger(firing)

@@ -96,7 +96,8 @@ class Broker:
             try:
                 self._take(port, record)
             except Exception:  # what one request does wrong keeps no other from being carried out
-                log.exception("A request could not be taken", extra={"action": "broker.take_failed"})
+                extra = {"action": "broker.take_failed", "conn": getattr(record, "conn", None)}
+                log.exception("A request could not be processed", extra=extra)
             if self.much_to_tell:
                 self.settle()
                 self._release()
@@ -121,7 +122,7 @@ class Broker:
             except VedetteError as refusal:
                 self.end_for(_streams_of(source), "cancelled", [engine_error(refusal)])
             except Exception:
-                log.exception("A stream could not go on", extra={"action": "broker.pump_failed"})
+                log.exception("A stream failed and was ended", extra={"action": "broker.pump_failed"})
                 error = {"code": "internal", "message": "internal error; the server's log has it"}
                 self.end_for(_streams_of(source), "internal", [error])
         self._detected_at = None
@@ -250,7 +251,10 @@ class Broker:
             refusal = {"code": error.code, "message": error.text, "retryable": True}
             close = CloseCode.TRY_LATER
         except Exception:
-            log.exception("A connection could not be opened", extra={"action": "broker.open_failed"})
+            log.exception(
+                "A connection could not be opened",
+                extra={"action": "broker.open_failed", "conn": record.conn},
+            )
             refusal = {"code": "internal", "message": "internal error"}
         if refusal is not None:
             failed = link.Failed(conn=record.conn, id=record.id, payload=refusal, close=close)
@@ -392,13 +396,13 @@ class Broker:
         if self._windows is not None:
             restored = restore_windows(self._windows, self)
             if restored:
-                log.info("%d streams go on", restored, extra={"action": "window.restored"})
+                log.info("Restored %d streams", restored, extra={"action": "window.restored"})
 
     def take_up_collections(self) -> None:
         """The same for streams over external collections, when there is somebody to ask about them."""
         restored = restore_collections(self)
         if restored:
-            log.info("%d streams over collections go on", restored, extra={"action": "window.restored"})
+            log.info("Restored %d streams over collections", restored, extra={"action": "window.restored"})
 
     def close(self) -> None:
         for client in list(self.clients.values()):

@@ -98,7 +98,7 @@ class EngineThread:
                     due = _real_time.monotonic() + HOUSEKEEPING_SECONDS
                     self.broker.housekeep()
             except Exception:
-                log.exception("A batch failed", extra={"action": "engine.batch_failed"})
+                log.exception("A batch of requests failed", extra={"action": "engine.batch_failed"})
         self.broker.close()
 
     def _batch(self) -> None:

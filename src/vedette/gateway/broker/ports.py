@@ -124,7 +124,8 @@ class WorkerPort(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._take(decode_batch(frame, from_gateway=True))
         except (ValueError, msgspec.MsgspecError) as error:
-            log.warning("A link speaks no language of ours: %s", error, extra={"action": "link.garbage"})
+            extra = {"action": "link.garbage", "gateway": self.name}
+            log.warning("A gateway sent an invalid frame; its connection is closed: %s", error, extra=extra)
             self.abort()
 
     def _take(self, records: list[Any]) -> None:
@@ -183,7 +184,11 @@ class WorkerPort(asyncio.Protocol):
         try:
             self._loop.call_soon_threadsafe(self._write, frames)
         except RuntimeError:  # the loop has ended
-            log.debug("Nobody is there any more", extra={"action": "link.late"})
+            log.debug(
+                "The event loop has ended; records for gateway %s are dropped",
+                self.name,
+                extra={"action": "link.late"},
+            )
 
     def write(self, records: list[Any]) -> None:
         frames = encode_frames(records)
@@ -197,7 +202,8 @@ class WorkerPort(asyncio.Protocol):
             return
         transport.writelines(frames)
         if self._stuck.measure(transport.get_write_buffer_size(), self._loop.time()):
-            log.warning("The worker %s takes nothing any more", self.name, extra={"action": "link.stuck"})
+            extra = {"action": "link.stuck", "gateway": self.name}
+            log.warning("Gateway %s does not read; its connection is closed", self.name, extra=extra)
             transport.abort()
 
     def abort(self) -> None:

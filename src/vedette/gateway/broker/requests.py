@@ -202,7 +202,12 @@ class Requests:
         if stream is None:
             return
         tenant = client.desk.tenant
-        remark("subscription.replay", tenant, f"A subscription of {tenant} fell behind", conn=client.conn)
+        remark(
+            "subscription.replay",
+            tenant,
+            f"A subscription of {tenant} lags and is replayed",
+            conn=client.conn,
+        )
         self._broker.settle()
         if not stream.history.reaches(record.seq):
             self._broker.say(client, link.Stale(conn=client.conn, sub=record.sub, reason="window"))

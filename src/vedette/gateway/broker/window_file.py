@@ -89,9 +89,8 @@ def save_windows(path: Path, desks: Iterable[Desk], now: float) -> None:
             file.write(msgspec.msgpack.encode(windows))
         fresh.replace(path)
     except OSError as error:
-        log.warning(
-            "The replay windows cannot be kept: %s", error.strerror, extra={"action": "window.not_kept"}
-        )
+        extra = {"action": "window.not_kept", "path": str(path)}
+        log.warning("The replay windows cannot be saved: %s", error, extra=extra)
 
 
 def _saved_desk(desk: Desk, now: float) -> SavedDesk:
@@ -138,7 +137,8 @@ def restore_windows(path: Path, broker: Broker) -> int:
     try:
         windows = msgspec.msgpack.decode(data, type=SavedWindows)
     except msgspec.MsgspecError:
-        log.warning("%s is damaged: clients begin anew", path, extra={"action": "window.damaged"})
+        extra = {"action": "window.damaged", "path": str(path)}
+        log.warning("%s is damaged; clients cannot resume and subscribe again", path, extra=extra)
         return 0
     away = (timestamp_to_ms(broker.clock.now()) - windows.at_ms) / 1000
     if windows.version != VERSION or away < 0:
@@ -161,7 +161,8 @@ def _restore_desk(broker: Broker, saved: SavedDesk, away: float) -> int:
         try:
             stream = _make(broker, desk, each)
         except VedetteError as error:  # its actor is gone, its type, its right
-            log.info("A stream cannot be restored: %s", error, extra={"action": "window.not_restored"})
+            extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
+            log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
         if stream is not None:
             stream.bound_to = each.bound_to
@@ -191,7 +192,8 @@ def restore_collections(broker: Broker) -> int:
         try:
             stream = broker.subscribing.make_collection(desk, each.key, each.actor, left, each.position)
         except VedetteError as error:  # its actor is gone, or is shown something else
-            log.info("A stream cannot be restored: %s", error, extra={"action": "window.not_restored"})
+            extra = {"action": "window.not_restored", "tenant": desk.tenant, "actor": each.actor}
+            log.info("A stream cannot be restored: %s", error, extra=extra)
             continue
         stream.bound_to = each.bound_to
         stream.promised_until = stream.linger_until = then + each.seconds_left

@@ -328,8 +328,9 @@ class CollectionDesk:
             return
         self.resyncs += len(lost)
         log.warning(
-            "%d streams have to begin anew",
+            "%d streams over collections must resync: %s",
             len(lost),
+            reason,
             extra={"action": "collection.resync", "reason": reason},
         )
         unanswered = [joining for stream in lost.values() for joining in self._unanswered(stream)]

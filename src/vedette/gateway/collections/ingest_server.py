@@ -101,7 +101,7 @@ class _IngestLink(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._received(frame)
         except PipelineError as error:
-            log.warning("An ingest link is closed: %s", error, extra={"action": "ingest.refused"})
+            log.warning("Closing an ingest connection: %s", error, extra={"action": "ingest.refused"})
             self._send(Refused(reason=error.text))
             self.close()
 
@@ -138,7 +138,10 @@ class _IngestLink(asyncio.Protocol):
         try:
             self._loop.call_soon_threadsafe(self._send, frame)
         except RuntimeError:  # the loop has ended
-            log.debug("The pipeline has gone", extra={"action": "ingest.late"})
+            log.debug(
+                "The event loop has ended; a frame for the pipeline is dropped",
+                extra={"action": "ingest.late"},
+            )
 
     def _send(self, frame: Frame) -> None:
         if self._transport is not None and not self._transport.is_closing():

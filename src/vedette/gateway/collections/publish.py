@@ -164,7 +164,8 @@ class Telling:
 
     def _untold(self, stream: CollectionStream) -> None:
         """A document that cannot be told, or judged: its subscribers must not miss it in silence."""
-        log.exception("A change could not be told", extra={"action": "collection.untold"})
+        extra = {"action": "collection.untold", "tenant": stream.desk.tenant, "stream": stream.number}
+        log.exception("A change could not be delivered; the stream must resync", extra=extra)
         self._resync([stream], "gap")
 
     def _unfiltered(self, record: DeliveredChange) -> None:

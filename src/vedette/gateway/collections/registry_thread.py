@@ -182,7 +182,8 @@ class Registrar:
         except VedetteError as error:
             self._failed(jobs, error)
         except Exception:
-            log.exception("The registrar failed", extra={"action": "registrar.failed"})
+            extra = {"action": "registrar.failed", "gateway": self._name}
+            log.exception("The registry thread failed", extra=extra)
             self._failed(jobs, PipelineError("E6303", "internal error; the log has it"))
 
     def _open(self) -> None:
@@ -221,7 +222,8 @@ class Registrar:
             lost = self._registry.renew(self._name, SUMMARY_SECONDS) < len(self._held)
             self._renew_at = now + SUMMARY_SECONDS / 2
         if lost:
-            log.error("The lease was lost: subscribers begin anew", extra={"action": "gateway.lease_lost"})
+            extra = {"action": "gateway.lease_lost", "gateway": self._name}
+            log.error("Gateway %s lost its lease; its subscribers must resync", self._name, extra=extra)
             self._begin()
             self._call(self._lapsed)
 
@@ -237,7 +239,8 @@ class Registrar:
         try:
             self._registry.leave(self._name)
         except VedetteError as error:
-            log.warning("The gateway could not leave: %s", error, extra={"action": "gateway.leave_failed"})
+            extra = {"action": "gateway.leave_failed", "gateway": self._name}
+            log.warning("Gateway %s could not leave the registry: %s", self._name, error, extra=extra)
         self._registry.close()
         self._journal.close()
 
@@ -337,7 +340,8 @@ class Registrar:
         self._answer(job, Rows(*found))
 
     def _failed(self, jobs: Sequence[Job], error: VedetteError) -> None:
-        log.error("Journal or registry failed: %s", error, extra={"action": "registrar.failed"})
+        extra = {"action": "registrar.failed", "gateway": self._name, "code": error.code}
+        log.error("The journal or the subscription registry failed: %s", error, extra=extra)
         for job in jobs:
             if not isinstance(job, Ending):
                 self._answer(job, error)

@@ -144,8 +144,12 @@ class Switchboard:
             spread(self, said)
         except Exception:
             log.exception(
-                "A record of the broker was not understood",
-                extra={"action": "gateway.record_failed", "record": repr(said)[:80]},
+                "A record of the broker could not be processed",
+                extra={
+                    "action": "gateway.record_failed",
+                    "record": type(said).__name__,
+                    "conn": getattr(said, "conn", None),
+                },
             )
 
     def _unknown(self, record: Any) -> None:

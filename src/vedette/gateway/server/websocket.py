@@ -170,7 +170,10 @@ class WebSocketShell(asyncio.Protocol):
         try:
             work(*given)
         except Exception:
-            log.exception("A frame could not be handled", extra={"action": "gateway.frame_failed"})
+            log.exception(
+                "A frame could not be processed; its connection is closed",
+                extra={"action": "gateway.frame_failed"},
+            )
             self.close(CloseCode.INTERNAL, "internal error")
 
     def _awake(self) -> WebSocketProtocol:
@@ -305,7 +308,10 @@ class WebSocketShell(asyncio.Protocol):
         try:
             self.write(framed)
         except Exception:
-            log.exception("A socket could not be written to", extra={"action": "gateway.write_failed"})
+            log.exception(
+                "A socket could not be written; its connection is closed",
+                extra={"action": "gateway.write_failed"},
+            )
             self._give_up(CloseCode.INTERNAL)
 
     def write(self, framed: bytes) -> None:

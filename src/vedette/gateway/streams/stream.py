@@ -302,7 +302,7 @@ class CollectionTap:
             text = f"{asked} filters over {subject} took {milliseconds:.0f} ms for one change"
             remark("filter.slow", subject, text)
         if len(told) >= LARGE_SET:
-            remark("change.wide", subject, f"One change of {subject} concerned {len(told)} filters")
+            remark("change.wide", subject, f"One change of {subject} matched {len(told)} filters")
         return told
 
     def close_unused(self) -> None:

@@ -332,7 +332,8 @@ def encode_frames(
         frame = encode_batch(records)
     except (ValueError, TypeError, OverflowError, RecursionError):
         if len(records) == 1:
-            _log.exception("A record cannot be said", extra={"action": "link.unsaid"})
+            extra = {"action": "link.unsaid", "record": type(records[0]).__name__}
+            _log.exception("A record cannot be encoded and is dropped", extra=extra)
             unsaid(records[0])
             return []
     else:

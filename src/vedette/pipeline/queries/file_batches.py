@@ -156,11 +156,13 @@ class SparkDesk:
     def _begin(self) -> None:
         try:
             session: SparkSession | None = self._open()
-            log.info("Spark is there for many files", extra={"action": "spark.started"})
+            log.info("Spark has started for file batches", extra={"action": "spark.started"})
         except Exception as error:
             session = None
             log.warning(
-                "Spark does not start; files are done without it: %s", error, extra={"action": "spark.failed"}
+                "Spark does not start; files are processed without it: %s",
+                error,
+                extra={"action": "spark.failed"},
             )
         with self._lock:
             self._session, self._opening = session, None
@@ -173,7 +175,7 @@ class SparkDesk:
             try:
                 self._close(session)
             except Exception as error:  # it may be dead, which is as good
-                log.debug("Spark did not stop in good order: %s", error)
+                log.debug("Spark did not stop gracefully: %s", error, extra={"action": "spark.stop_failed"})
 
 
 class SparkPreparation:
@@ -279,8 +281,8 @@ def _on_spark(there: Callable[[], list[T]], here: Callable[[], list[T]]) -> list
         return there()
     except Exception as error:  # of Spark, Java, a dead executor: many kinds, none of them the files' fault
         log.warning(
-            "Spark failed; the batch is done without it: %s",
-            str(error).splitlines()[0] if str(error) else type(error).__name__,
+            "Spark failed; the batch is processed without it: %s",
+            error,
             extra={"action": "spark.lost"},
         )
         return here()

@@ -323,8 +323,8 @@ def _payload(event: WindowEvent) -> bytes:
     try:
         return encode_image(fields | {name: value for name, value in more.items() if value is not None})
     except SourceError as error:
-        text = f"A window ended with more than can be told: {error.text}"
-        log.warning(text, extra={"action": "window.dropped", "position": event.position})
+        extra = {"action": "window.dropped", "position": event.position}
+        log.warning("The result of a window is too large and is dropped: %s", error, extra=extra)
         dropped = event.dropped + len(event.events or event.matches or (event.match,))
         return encode_image(fields | {"dropped": dropped})
 

@@ -41,7 +41,7 @@ class WindowKeeper:
             self._take_in(query)
         if query is not None and not query.isActive:
             extra = {"action": "windows.restart"}
-            log.error("The query of windows ended and is started again: %s", query.exception(), extra=extra)
+            log.error("The window query ended and restarts: %s", query.exception(), extra=extra)
             query = self._query = None
         if wanted and query is None:
             self._query = start_windows(self._session, self._context, self._checkpoint)

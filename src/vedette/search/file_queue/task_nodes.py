@@ -143,7 +143,7 @@ class TaskNodes:
         try:
             self._session.execute("ROLLBACK")
         except VedetteError as error:
-            log.debug("Nothing to roll back: %s", error)
+            log.debug("There is no transaction to roll back: %s", error, extra={"action": "queue.rollback"})
 
 
 _in_common = attrgetter("watch_id", "collection", "operation", "priority")

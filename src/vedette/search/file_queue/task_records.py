@@ -176,7 +176,11 @@ class QueueImages:
                     [key for key, image in some.items() if image is None],
                 )
             except StoreError as error:  # what was asked for is done and durable; only its image is not
-                log.warning("The table of the queue is behind: %s", error, extra={"action": "queue.table"})
+                log.warning(
+                    "The queue table could not be written and is retried: %s",
+                    error,
+                    extra={"action": "queue.view_write_failed"},
+                )
                 with self._changed:
                     self._unwritten = {**some, **self._unwritten}
                 return False

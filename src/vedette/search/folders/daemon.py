@@ -171,8 +171,12 @@ class FolderDaemon:
             reason = f"{_NOT_STARTED}: {error}"
             if reason != before:
                 log.exception(
-                    "A folder is not watched",
-                    extra={"action": "folder.not_started", "watch_id": row.watch_id},
+                    "The watcher of a folder did not start; it is tried again",
+                    extra={
+                        "action": "folder.watcher_start_failed",
+                        "watch_id": row.watch_id,
+                        "path": row.config.path,
+                    },
                 )
         if reason != row.unavailable_reason:
             with suppress(FolderError):  # removed since we listed it
@@ -227,7 +231,7 @@ class FolderDaemon:
         self._stretch = decision.state.polling_interval_multiplier
         if decision.newly_paused or decision.resumed or before != self._stretch:
             log.warning(
-                "Load is %s; paused: %s; resumed: %s",
+                "The load level is %s; paused watches: %s; resumed watches: %s",
                 decision.state.level.word,
                 ", ".join(decision.newly_paused) or "none",
                 ", ".join(decision.resumed) or "none",

@@ -103,7 +103,7 @@ class FolderFeed:
         self._tables.note_mode(self._watch_id, mode)
         log.log(
             logging.WARNING if mode == "polling" else logging.INFO,
-            "A folder is watched in mode %s: %s",
+            "A folder is watched in %s mode: %s",
             mode,
             reason,
             extra={"action": "folder.mode", "watch_id": self._watch_id},
@@ -117,7 +117,7 @@ class FolderFeed:
         self._told = (down, len(unreadable))
         if down is not None or unreadable:
             log.warning(
-                "A folder cannot be looked at as a whole: %s",
+                "A folder cannot be read completely: %s",
                 down or "; ".join(f"{path}: {why}" for path, why in unreadable[:5]),
                 extra={"action": "folder.unavailable", "watch_id": self._watch_id},
             )

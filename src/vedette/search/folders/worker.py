@@ -139,14 +139,14 @@ class TaskDrain:
                 continue  # removed meanwhile
             if recorded.opened:
                 log.warning(
-                    "The circuit of a watch opened: it is disabled, and tried again after the cooldown",
+                    "The circuit breaker of a watch opened; the watch is disabled until the cooldown ends",
                     extra={"action": "watch.disabled", "watch_id": watch_id},
                 )
             for exclusion in recorded.excluded:
                 log.warning(
-                    "A file failed again and again and is left alone from now on: %s",
+                    "A file failed repeatedly and is excluded: %s",
                     exclusion.value,
-                    extra={"action": "file.excluded", "watch_id": watch_id},
+                    extra={"action": "file.excluded", "watch_id": watch_id, "path": exclusion.value},
                 )
         if any(failure.policy.charge is Charge.SINK for failure in failures):
             self._tables.system.sink_failed()
@@ -170,8 +170,12 @@ class TaskDrain:
                 late.append(claim)
         for claim in late:  # the lease ended while we worked: somebody else does it again, and the same
             log.warning(
-                "A claim ended before its task was done",
-                extra={"action": "task.late", "path": claim.task.path},
+                "A claim expired before its task was finished; the task runs again",
+                extra={
+                    "action": "task.claim_expired",
+                    "watch_id": claim.task.watch_id,
+                    "path": claim.task.path,
+                },
             )
         for watch_id, count in Counter(claim.task.watch_id for claim in over).items():
             self._tables.system.release_capacity(watch_id, count, self._queue.depth())

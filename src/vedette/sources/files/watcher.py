@@ -149,7 +149,7 @@ class FolderWatcher:
             except Exception:
                 # A folder is never left unwatched in silence: the log says why, and it starts over with a scan.
                 log.exception(
-                    "Watching a folder failed; it starts over",
+                    "Watching a folder failed; it restarts with a scan",
                     extra={"action": "folder.failed", "watch_id": self._folder.watch_id},
                 )
                 self._stopping.wait(self._timing.retry_seconds)

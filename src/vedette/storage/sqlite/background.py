@@ -64,7 +64,11 @@ class Mover:
             try:
                 self._work()
             except StoreError as problem:
-                log.warning("Pending batches wait: %s", problem, extra={"action": "pending.move_failed"})
+                log.warning(
+                    "Pending batches could not be moved to the tables and are retried: %s",
+                    problem,
+                    extra={"action": "pending.move_failed"},
+                )
                 if problem.code == "E6002":  # they are another engine's now
                     return
                 self._pause(RETRY_SECONDS)

@@ -207,7 +207,7 @@ class SubscriptionRegistry:
                 for request, (shape, constants) in zip(requests, taken, strict=True)
             ]
         extra = {"action": "subscription.create", "gateway": gateway, "numbers": numbers}
-        _audit.info("%d subscriptions of %s begin", len(numbers), gateway, extra=extra)
+        _audit.info("Registered %d subscriptions of gateway %s", len(numbers), gateway, extra=extra)
         return numbers
 
     def _taken_apart(self, request: SubscriptionRequest) -> tuple[str, bytes]:
@@ -400,7 +400,7 @@ class SubscriptionRegistry:
         )
         numbers = [number for number, *_ in found]
         extra = {"action": "subscription.destroy", "numbers": numbers}
-        _audit.info("%d subscriptions end", len(numbers), extra=extra)
+        _audit.info("Ended %d subscriptions", len(numbers), extra=extra)
         gone = Counter(
             scope
             for _, gateway, tenant, collection in found

@@ -173,7 +173,7 @@ def test_an_open_circuit_is_tried_one_file_at_a_time(bench: Bench, caplog: pytes
             bench.drain.step()
             bench.clock.advance(400)
     assert bench.tables.watch("w").health.circuit.state == "open"
-    assert caplog.text.count("The circuit of a watch opened") == 1
+    assert caplog.text.count("The circuit breaker of a watch opened") == 1
     assert bench.feed.take(bench.create("x")) == ()
     bench.clock.advance(3_600)
     good = bench.create("x", "y", "z")
@@ -205,7 +205,7 @@ def test_a_claim_that_ends_while_it_works_is_done_again(
 
     monkeypatch.setattr(bench.store, "flush", slow)
     bench.drain.step()
-    assert "A claim ended before its task was done" in caplog.text
+    assert "A claim expired before its task was finished" in caplog.text
     monkeypatch.setattr(bench.store, "flush", real)
     assert bench.queue.depth() == 1
     assert bench.drain.step() == DrainReport(done=1)

@@ -252,7 +252,7 @@ def test_a_listener_that_fails_is_asked_again(setting: Setting, caplog: pytest.L
     assert {mode for mode, _ in setting.replica.modes} == {setting.replica.modes[0][0]}, (
         "no fall back to polling"
     )
-    assert "it starts over" in caplog.text
+    assert "it restarts with a scan" in caplog.text
 
 
 def test_too_few_watches_fall_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
