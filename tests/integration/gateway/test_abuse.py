@@ -47,7 +47,7 @@ UPGRADE = (
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Serving]:
-    with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.5)) as server:
+    with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=60.0)) as server:
         server.home.define("node Task { n: Int = 0 }")
         yield server
 
@@ -73,14 +73,13 @@ def is_cut(line: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("said", ["", "G", UPGRADE, UPGRADE + "\r\n", UPGRADE + "X-Slow: " + "x" * 500])
-def test_who_does_not_get_to_the_point_is_cut_off(
-    server: Serving, said: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_who_does_not_get_to_the_point_is_cut_off(tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch):
     """Nothing, half a handshake, a handshake and no auth, nor an answer to being closed."""
     monkeypatch.setattr(shell_module, "_CLOSE_SECONDS", 0.2)
-    line = dial(server.port)
-    line.sendall(said.encode())
-    assert is_cut(line)
+    with Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.5)) as server:
+        line = dial(server.port)
+        line.sendall(said.encode())
+        assert is_cut(line)
 
 
 def test_sockets_beyond_the_bound_are_closed_at_once_and_the_others_stay(server: Serving):
@@ -110,10 +109,10 @@ def test_a_request_that_never_ends_is_cut_off(server: Serving, monkeypatch: pyte
 
 
 def test_so_is_a_second_request_on_the_same_line(server: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
     line = dial(server.http_port)
     line.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert b"200 OK" in line.recv(4096)
+    monkeypatch.setattr(timely, "HEAD_SECONDS", 0.3)
     line.sendall(b"GET /hea")
     assert is_cut(line)
 

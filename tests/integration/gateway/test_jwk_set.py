@@ -17,6 +17,7 @@ import pytest
 from tests.integration.gateway.test_http import Events
 from tests.support.gateway_server import Serving
 from tests.support.gateway_wire import Wire
+from tests.support.jumping_clock import JumpingClock
 from tests.support.signing import KEYS, key_pairs, token
 from vedette.clock import SystemClock
 from vedette.errors import SettingsError
@@ -194,19 +195,21 @@ def test_a_stream_of_server_sent_events_ends_with_its_token(tmp_path: Path):
     """Nothing that happens after it is told, and the client learns why."""
     keys = tmp_path / "keys.json"
     keys.write_bytes(SET)
-    with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
+    clock = JumpingClock()
+    with Serving(tmp_path / "data", auth_keys=str(keys), clock=clock) as server:
         server.home.database("shop").define("node Task { n: Int = 0 }")
         path = "/realtime/sse?database=shop&collection=Task"
-        lasting = Events(server, path, Authorization=f"Bearer {token()}")
-        ending = Events(server, path, Authorization=f"Bearer {token(seconds=3)}")
+        lasting = Events(server, path, Authorization=f"Bearer {token(seconds=3_600)}")
+        ending = Events(server, path, Authorization=f"Bearer {token(seconds=600)}")
         assert [lasting.next()["type"], ending.next()["type"]] == ["subscribe_ack", "subscribe_ack"]
         with server.home.database("shop").session() as session:
             session.execute("SPAWN t: Task { n = 1 }")
             assert ending.next()["payload"]["delta"]["document"]["n"] == 1
+            clock.jump_wall(600)
+            session.execute("SPAWN t: Task { n = 2 }")
             status = ending.next()
             assert (status["type"], status["payload"]["reason"]) == ("status", "auth")
-            assert ending.answer.read().strip() == b"", "it is over"
-            session.execute("SPAWN t: Task { n = 2 }")
+            assert ending.answer.read().strip() == b"", "the stream has ended"
         assert [lasting.next()["payload"]["delta"]["document"]["n"] for _ in range(2)] == [1, 2]
         lasting.close()
         ending.close()

@@ -27,6 +27,7 @@ from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.gateway_server import Serving
+from tests.support.jumping_clock import JumpingClock
 from tests.support.signing import KEYS, token
 from vedette.client.blocking import connect_sync
 from vedette.errors import GatewayError, SettingsError
@@ -220,12 +221,14 @@ def test_a_client_that_never_takes_anything_is_cut_off(tmp_path: Path):
 
 
 def test_silence_where_auth_is_due_is_closed(tmp_path: Path):
+    clock, limits = JumpingClock(), GatewayLimits(auth_seconds=600.0)
     with (
-        Serving(tmp_path / "data", limits=GatewayLimits(auth_seconds=0.1)) as server,
+        Serving(tmp_path / "data", limits=limits, clock=clock) as server,
         connect(f"{server.url}/realtime/ws") as client,
-        pytest.raises(ConnectionClosed) as closed,
     ):
-        client.recv(timeout=60)
+        clock.jump(limits.auth_seconds)
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(timeout=60)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4100
 
@@ -286,10 +289,15 @@ def test_websocat_can_talk_to_it(server: Serving):
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Serving]:
+def clock() -> JumpingClock:
+    return JumpingClock()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, clock: JumpingClock) -> Iterator[Serving]:
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [jwk for _, jwk in KEYS.values()]}))
-    with Serving(tmp_path / "data", auth_keys=str(keys)) as server:
+    with Serving(tmp_path / "data", auth_keys=str(keys), clock=clock) as server:
         server.home.database("shop").define(ONTOLOGY)
         yield server
 
@@ -357,13 +365,18 @@ def test_the_subject_is_the_actor_and_must_be_there(guarded: Serving):
     assert closed.value.rcvd.code == 4102
 
 
-def test_a_token_that_ends_ends_its_connection_and_a_fresh_one_keeps_it(guarded: Serving):
-    with join(guarded, "shop", token(seconds=2)) as expiring, join(guarded, "shop", token(seconds=2)) as kept:
+def test_a_token_that_ends_ends_its_connection_and_a_fresh_one_keeps_it(
+    guarded: Serving, clock: JumpingClock
+):
+    short = token(seconds=600)
+    with join(guarded, "shop", short) as expiring, join(guarded, "shop", short) as kept:
         say(expiring, "subscribe", {"watch": "WATCH t: Task RETURN t.n"}, "s")
         assert [hear(expiring)["type"] for _ in range(2)] == ["subscribe_ack", "event"]
-        assert ask(kept, "auth", {"token": token(sub="x"), "database": "shop"})["type"] == "auth_ack"
+        fresh = token(sub="x", seconds=3_600)
+        assert ask(kept, "auth", {"token": fresh, "database": "shop"})["type"] == "auth_ack"
         other = ask(kept, "auth", {"token": token(tenant="default"), "database": "default"})
         assert other["payload"]["code"] == "invalid_auth"
+        clock.jump_wall(600)
         status = hear(expiring)
         assert (status["type"], status["payload"]["reason"]) == ("status", "auth")
         with pytest.raises(ConnectionClosed) as closed:
