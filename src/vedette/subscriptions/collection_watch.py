@@ -26,6 +26,7 @@ from vedette.errors import SubscriptionError
 from vedette.language.functions.aggregates import DEFAULT_COLLECT_LIMIT
 from vedette.language.parser import parse_statement
 from vedette.language.resolve.queries import column_name
+from vedette.language.syntax.canonical import canonical_form
 from vedette.language.syntax.expressions import (
     Aggregate,
     Attribute,
@@ -71,6 +72,12 @@ class AggregateColumn:
     whole: bool = False
     """COUNT(o): a document that changes in whatever way is another one to sliding windows."""
     limit: int | None = None
+
+    def canonical_form(self) -> list[Any]:
+        """Part of the shape of a windowed watch."""
+        fields = (self.column, self.name, self.distinct, self.operand, self.where, self.whole, self.limit)
+        return ["aggregate", *map(canonical_form, fields)]
+
     """Of COLLECT: the most values of a group that are told."""
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import (
     Attribute,
     Binary,
@@ -57,6 +58,9 @@ class Slot(Parameter):
     def index(self) -> int:
         return int(self.name)
 
+    def canonical_form(self) -> list[Any]:
+        return ["constant", self.name]
+
 
 @dataclass(frozen=True, slots=True)
 class ListSlot(Parameter):
@@ -68,6 +72,9 @@ class ListSlot(Parameter):
     @property
     def index(self) -> int:
         return int(self.name)
+
+    def canonical_form(self) -> list[Any]:
+        return ["constant_list", self.name, self.long]
 
 
 @dataclass(frozen=True)
@@ -86,11 +93,8 @@ class Shape:
 
     @cached_property
     def text(self) -> str:
-        """Spans are no part of it."""
-        parts: tuple[Any, ...] = (self.tree, self.returns)
-        if self.window or self.hidden:
-            parts += (self.window,)
-        return repr((*parts, self.hidden) if self.hidden else parts)
+        """The canonical text: stored in the registry, and the key under which shapes are grouped in a segment."""
+        return canonical_text((self.tree, self.returns, self.window, self.hidden))
 
     @cached_property
     def eventful(self) -> bool:

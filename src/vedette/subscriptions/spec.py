@@ -15,6 +15,7 @@ from vedette.filters.bind_request import bind_request
 from vedette.filters.cel_parser import parse_cel
 from vedette.filters.document_filter import Request
 from vedette.filters.filter_list import parse_filters
+from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import Expression
 from vedette.policy.collection_policies import SightRule
 from vedette.subscriptions.collection_watch import WatchForm, read_watch
@@ -91,7 +92,8 @@ def take_apart(form: Form) -> tuple[Shape, tuple[Constant, ...]]:
     if not watch.windowed:
         return shape, constants
     # Windows begin when the watch was made, and may be of several subscriptions: constants that no filter asks for.
-    text = repr((watch.options.window, watch.aggregates))
+    window = watch.options.window
+    text = canonical_text(("window", window.kind, window.duration, window.interval, watch.aggregates))
     shape = replace(shape, constants=shape.constants + 2, window=text)
     return shape, (*constants, form.time or EPOCH, form.union)
 

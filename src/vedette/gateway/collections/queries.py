@@ -18,6 +18,7 @@ from vedette.gateway.collections.stream import LeftStream, Wanted
 from vedette.gateway.collections.views import as_shown_to, through_policies
 from vedette.gateway.wire.messages import Subscribe
 from vedette.gateway.wire.resume_token import subscription_hash
+from vedette.language.syntax.canonical import canonical_text
 from vedette.language.syntax.expressions import NamedType, NodePattern, TypeExpression, UnionType
 from vedette.language.syntax.statements import Watch
 from vedette.subscriptions.collection_watch import WatchForm, read_watch
@@ -83,8 +84,8 @@ def wish_of_watch(
             "watch",
             payload.priority,
             *watch.collections,
-            repr(condition.expression),
-            repr(watch.columns),
+            canonical_text(condition.expression),
+            canonical_text(watch.columns),
             watch.options.ordering.kind,
             own,
         ),
@@ -106,7 +107,7 @@ def wish_of_query(
     condition = compile_filter(expression_of(form), limits=limits)
     data = f"{payload.priority} {payload.includeData}"
     wanted = Wanted(
-        key=_key(client, "filter", query.collection, repr(condition.expression), data),
+        key=_key(client, "filter", query.collection, canonical_text(condition.expression), data),
         collections=(query.collection,),
         form=form,
         condition=condition,

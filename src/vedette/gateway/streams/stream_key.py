@@ -16,6 +16,7 @@ from vedette.gateway.wire.messages import wire_value
 from vedette.gateway.wire.resume_token import subscription_hash
 from vedette.language.parser.template import lift
 from vedette.language.syntax import statements as ast
+from vedette.language.syntax.canonical import canonical_text
 
 if TYPE_CHECKING:
     from vedette.gateway.streams.client import Client
@@ -49,7 +50,7 @@ def filter_key(
     include_data: bool,
 ) -> bytes:
     """Filters that say the same of the same collection, once it is known who asks and when."""
-    condition = repr(bind_request(query.condition, Request(auth=auth, time=moment)))
+    condition = canonical_text(bind_request(query.condition, Request(auth=auth, time=moment)))
     return subscription_hash(
         desk.tenant, actor or "", "filter", query.collection, condition, str(include_data)
     )
@@ -76,5 +77,5 @@ def watch_key(desk: Desk, actor: str | None, text: str, params: dict[str, Any]) 
     lifted = lift(text)
     plan = text
     if lifted is not None:
-        plan = repr(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
-    return subscription_hash(desk.tenant, actor or "", "watch", plan, repr(sorted(params.items())))
+        plan = canonical_text(([" ".join(part.split()) for part in lifted.skeleton], lifted.literals))
+    return subscription_hash(desk.tenant, actor or "", "watch", plan, canonical_text(sorted(params.items())))

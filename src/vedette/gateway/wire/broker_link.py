@@ -51,26 +51,26 @@ __all__ = [
     "weight",
 ]
 
-LINK_VERSION = 2
+LINK_VERSION = 3
 FRAME_BYTES = 16 * 1024 * 1024
 """Of a frame with more than one record; far below what either end takes."""
 _log = logging.getLogger(__name__)
 
 
-class _Record(msgspec.Struct, kw_only=True, tag=True, array_like=True):
-    pass
+class _Record(msgspec.Struct, kw_only=True, array_like=True):
+    """A record of the link: an array of its tag and its fields in the order of their definition."""
 
 
 # --- from a gateway to the broker -------------------------------------------------------------------------------
 
 
-class Hello(_Record):
+class Hello(_Record, tag="hello"):
     version: int
     secret: bytes
     name: str
 
 
-class Open(_Record):
+class Open(_Record, tag="open_connection"):
     """A connection has shown who it is."""
 
     conn: int
@@ -85,14 +85,14 @@ class Open(_Record):
     """Through the socket of the data directory."""
 
 
-class Renew(_Record):
+class Renew(_Record, tag="update_claims"):
     """A connection has shown another token, whose claims are others."""
 
     conn: int
     claims: dict[str, Any]
 
 
-class Shut(_Record):
+class Shut(_Record, tag="close_connection"):
     """A connection has gone."""
 
     conn: int
@@ -102,7 +102,7 @@ class Shut(_Record):
     """It may come back and resume: keep its streams for a while."""
 
 
-class Asked(_Record):
+class Asked(_Record, tag="execute_request"):
     """`execute`, `run` or `define`: one text."""
 
     conn: int
@@ -112,14 +112,14 @@ class Asked(_Record):
     params: dict[str, Any] = {}
 
 
-class SubscribeTo(_Record):
+class SubscribeTo(_Record, tag="subscribe_request"):
     conn: int
     sub: str
     payload: Any
     """The `frames.Subscribe` as an object of plain values."""
 
 
-class Drop(_Record):
+class Drop(_Record, tag="unsubscribe_request"):
     """Unsubscribe."""
 
     conn: int
@@ -127,7 +127,7 @@ class Drop(_Record):
     sub: str
 
 
-class Take(_Record):
+class Take(_Record, tag="resume_request"):
     """Resume with a token."""
 
     conn: int
@@ -137,7 +137,7 @@ class Take(_Record):
     last_seq: dict[int, int] | None
 
 
-class Replay(_Record):
+class Replay(_Record, tag="replay_request"):
     """Bring a subscription up that fell behind: everything after `seq`."""
 
     conn: int
@@ -145,7 +145,7 @@ class Replay(_Record):
     seq: int
 
 
-class Trim(_Record):
+class Trim(_Record, tag="ack_events"):
     """Client ack: everything up to `seq` has arrived. Without `sub`: of all its subscriptions."""
 
     conn: int
@@ -153,7 +153,7 @@ class Trim(_Record):
     seq: int
 
 
-class Settle(_Record):
+class Settle(_Record, tag="settle_delivery"):
     """ACK, NACK or EXTEND of one delivery."""
 
     conn: int
@@ -166,7 +166,7 @@ class Settle(_Record):
     release: bool = False
 
 
-class Steer(_Record):
+class Steer(_Record, tag="manage_request"):
     """Pause, resume, cancel, alter or pull from a watch of one's own."""
 
     conn: int
@@ -177,7 +177,7 @@ class Steer(_Record):
     limit: int | None = None
 
 
-class Figures(_Record):
+class Figures(_Record, tag="gateway_stats"):
     """How a gateway is doing, once a second."""
 
     connections: int
@@ -193,26 +193,26 @@ Request = Open | Renew | Shut | Asked | SubscribeTo | Drop | Take | Replay | Tri
 # --- from the broker to a gateway -------------------------------------------------------------------------------
 
 
-class Welcome(_Record):
+class Welcome(_Record, tag="welcome"):
     version: int
 
 
-class Goodbye(_Record):
+class Goodbye(_Record, tag="link_rejected"):
     why: str
 
 
-class Drain(_Record):
+class Drain(_Record, tag="drain"):
     """Tell your clients to connect anew, elsewhere, and end."""
 
     seconds: float
 
 
-class Opened(_Record):
+class Opened(_Record, tag="connection_opened"):
     conn: int
     id: str | None
 
 
-class Failed(_Record):
+class Failed(_Record, tag="request_failed"):
     """A request was refused; `payload` is what the `error` message says."""
 
     conn: int
@@ -222,14 +222,14 @@ class Failed(_Record):
     """The code to close the connection with, which cannot go on; 0: it goes on."""
 
 
-class Answer(_Record):
+class Answer(_Record, tag="reply"):
     """The answer to a request, ready to send."""
 
     conn: int
     data: bytes
 
 
-class Subscribed(_Record):
+class Subscribed(_Record, tag="subscribed"):
     """The subscription stands: `first` is sent, then what `stream` is told after `seq`."""
 
     conn: int
@@ -245,20 +245,20 @@ class Subscribed(_Record):
     """What came after `seq` follows in a `CaughtUp`: a resume."""
 
 
-class Notice(_Record):
+class Notice(_Record, tag="notice"):
     """Something for a client that it did not ask for, ready to send."""
 
     conn: int
     data: bytes
 
 
-class Unsubscribed(_Record):
+class Unsubscribed(_Record, tag="unsubscribed"):
     conn: int
     sub: str
     data: bytes | None
 
 
-class Told(_Record):
+class Told(_Record, tag="stream_event"):
     """An event of a stream, for everyone who is subscribed to it here."""
 
     stream: int
@@ -268,7 +268,7 @@ class Told(_Record):
     """When it was committed, on the machine's monotonic scale: its processes read the same."""
 
 
-class CaughtUp(_Record):
+class CaughtUp(_Record, tag="replayed_events"):
     """What a subscription missed; `more` when this was not all."""
 
     conn: int
@@ -277,7 +277,7 @@ class CaughtUp(_Record):
     more: bool
 
 
-class Stale(_Record):
+class Stale(_Record, tag="resync_required"):
     """A subscription cannot be brought up: its client has to begin anew."""
 
     conn: int
@@ -285,7 +285,7 @@ class Stale(_Record):
     reason: str
 
 
-class Ended(_Record):
+class Ended(_Record, tag="stream_ended"):
     """A stream has ended: its watch was cancelled or could not go on."""
 
     stream: int

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from vedette.language.syntax.canonical import canonical_text
 from vedette.subscriptions.index.array_file import Blocks, open_blocks, write_blocks
 from vedette.subscriptions.index.bloom_filter import build_bloom, may_contain
 from vedette.subscriptions.index.change_batch import ImageRows
@@ -75,7 +76,8 @@ class Signature(NamedTuple):
 
     @property
     def salt(self) -> np.uint64:
-        return mix(column_of([repr(self)]).hashes)[0]
+        text = canonical_text(("key", self.paths, self.range_path, self.rising))
+        return mix(column_of([text]).hashes)[0]
 
 
 # --- building ---------------------------------------------------------------------------------------------------

@@ -40,9 +40,9 @@ _REMEMBERED = 500
 """Boundaries that a manifest remembers; between them it is vague (`_remembered`)."""
 _FORGETFUL = 1_000
 """Earlier releases wrote down so many and forgot those before."""
-_MAKING = 1
-"""Goes up when segments that were made before must be made anew. 1: until then a long text changed the hashes of the
-short ones beside it."""
+_MAKING = 2
+"""Version of the segment format; segments of an older version are rebuilt. 2: key salts and shapes are computed from
+the canonical text of expressions."""
 
 
 class SegmentFile(msgspec.Struct, frozen=True):
