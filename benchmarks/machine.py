@@ -93,7 +93,8 @@ def revision() -> str:
         return "unknown"
 
     def answer(*words: str) -> str:
-        return subprocess.run([git, *words], capture_output=True, text=True, check=False).stdout.strip()
+        command = [git, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
 
     dirty = "+" if answer("status", "--porcelain", "--", "src") else ""
     return (answer("rev-parse", "--short", "HEAD") or "unknown") + dirty
@@ -169,7 +170,8 @@ def _debian_version(name: str) -> str:
     query = shutil.which("dpkg-query")
     if query is None:
         return "unknown"
-    asked = subprocess.run([query, "-W", "-f=${Version}", name], capture_output=True, text=True, check=False)
+    command = [query, "-W", "-f=${Version}", name]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return asked.stdout or "not installed"
 
 

@@ -1,25 +1,37 @@
-"""One process per case: a fresh heap and collector for each, and a contender that crashes takes only its case along."""
+"""Run each case in a process of its own: with a fresh heap, and so that a crash ends one case only.
+
+The process reports each step: a contender that gets ready, or one measurement. A step that takes longer than the limit
+of the scale ends the case with an error. The process is then asked to stop, so that it stops the servers that it
+started, and killed when it does not.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import shutil
+import signal
+import sys
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from benchmarks.case import Case, Outcome, Series
 from benchmarks.cases import CASES
 from benchmarks.rounds import Progress, run_case
 from benchmarks.scale import Scale
+from benchmarks.waiting import WaitTimeoutError
 
 __all__ = ["RESULTS", "run_apart"]
 
 RESULTS = Path(__file__).parent / "results"
 """Git-ignored, and on the disk that the source is on: a temporary folder may well be memory."""
+STOP_SECONDS = 120.0
+"""For a case to stop the servers that it started."""
 
 
 def run_apart(case: Case, scale: Scale, progress: Progress) -> list[Outcome]:
@@ -31,24 +43,42 @@ def run_apart(case: Case, scale: Scale, progress: Progress) -> list[Outcome]:
     process.start()
     speaking.close()
     try:
-        return _follow(case, listening, progress)
+        return follow_case(case, listening, progress, scale.step_seconds)
+    except WaitTimeoutError as error:
+        process.terminate()
+        return _nothing(case, str(error))
     finally:
-        process.join()
+        _stop(process)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _follow(case: Case, listening: Connection[Any, Any], progress: Progress) -> list[Outcome]:
+def follow_case(
+    case: Case, listening: Connection[Any, Any], progress: Progress, step_seconds: float
+) -> list[Outcome]:
+    """Read the reports of the case's process until its outcomes; raise when a step takes too long."""
+    step = "starting the process"
     while True:
         try:
+            if not listening.poll(step_seconds):
+                raise WaitTimeoutError(f"the end of the step '{step}'", step_seconds)
             kind, said = listening.recv()
         except EOFError:
             return _nothing(case, "its process died")
         if kind == "progress":
+            step = str(said[2])
             progress(*said)
         elif kind == "outcomes":
             return list(said)
         else:
             return _nothing(case, str(said))
+
+
+def _stop(process: BaseProcess) -> None:
+    """Wait for the end of the process; end it by force when it does not end."""
+    process.join(STOP_SECONDS)
+    if process.is_alive():
+        process.kill()
+        process.join(STOP_SECONDS)
 
 
 def _nothing(case: Case, problem: str) -> list[Outcome]:
@@ -67,6 +97,7 @@ def _nothing(case: Case, problem: str) -> list[Outcome]:
 
 
 def _run(name: str, scale: Scale, folder: Path, speaking: Connection[Any, Any]) -> None:
+    signal.signal(signal.SIGTERM, _raise_exit)
     (case,) = _named(CASES, name)
     try:
         outcomes = run_case(case, scale, folder, lambda *said: speaking.send(("progress", said)))
@@ -74,6 +105,11 @@ def _run(name: str, scale: Scale, folder: Path, speaking: Connection[Any, Any]) 
     except BaseException:
         speaking.send(("problem", traceback.format_exc(limit=-3)))
         raise
+
+
+def _raise_exit(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End the process through its `finally` blocks, which stop the servers of the contenders."""
+    sys.exit("stopped by the runner")
 
 
 def _named(cases: Sequence[Case], name: str) -> list[Case]:

@@ -12,6 +12,8 @@ class Scale:
     """Sizes of one run. A contender known to be slow gets a share of the counts: rates and times stay comparable."""
 
     name: str
+    step_seconds: float
+    """Limit for one step of a case: a contender that gets ready, or one measurement."""
     rounds: int
     """How often every contender of a case is measured; the medians of these are reported."""
     disk_rounds: int
@@ -62,6 +64,7 @@ class Scale:
 
 FULL = Scale(
     name="full",
+    step_seconds=3_600,
     rounds=7,
     disk_rounds=31,
     load_rounds=3,
@@ -89,6 +92,7 @@ FULL = Scale(
 
 QUICK = Scale(
     name="quick",
+    step_seconds=600,
     rounds=3,
     disk_rounds=9,
     load_rounds=1,

@@ -69,7 +69,7 @@ def _running(
             process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(timeout=30)
 
 
 def _answers(port: int) -> Callable[[], bool]:
@@ -171,6 +171,7 @@ def postgres(folder: Path) -> Iterator[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=_PATIENCE_S,
         user=user.pw_uid if user is not None else None,
         group=user.pw_gid if user is not None else None,
         extra_groups=[] if user is not None else None,
@@ -183,7 +184,7 @@ def postgres(folder: Path) -> Iterator[str]:
     probe = [_program("pg_isready", *places), "-q", "-d", url]
 
     def ready() -> bool:
-        return subprocess.run(probe, check=False).returncode == 0
+        return subprocess.run(probe, check=False, timeout=_PATIENCE_S).returncode == 0
 
     with _running([_program("postgres", *places), "-D", str(data), *words], folder, ready, user=user):
         yield url

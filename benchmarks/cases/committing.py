@@ -18,6 +18,7 @@ from benchmarks.engines.surreal import CREATE, DEFINITIONS, SurrealEngine, perso
 from benchmarks.engines.vedette import SPAWN, VedetteEngine
 from benchmarks.machine import SyncProbe
 from benchmarks.rounds import rate
+from benchmarks.waiting import join_thread
 
 __all__ = ["CASES"]
 
@@ -50,6 +51,12 @@ def _one_by_one(make: Callable[[Path], Engine], share: float = 1) -> Start:
     return start
 
 
+_START_SECONDS = 60.0
+"""For all threads to be ready."""
+_WRITE_SECONDS = 1_800.0
+"""For the commits of one thread in one round."""
+
+
 # --- from many threads --------------------------------------------------------------------------------------------
 
 
@@ -59,16 +66,16 @@ def _write_from_threads(writes: list[Write], first: int, count: int) -> None:
     barrier = Barrier(len(writes) + 1)
 
     def work(number: int, write: Write) -> None:
-        barrier.wait()
+        barrier.wait(_START_SECONDS)
         for key in range(first + number * share, first + (number + 1) * share):
             write(key)
 
-    threads = [Thread(target=work, args=entry) for entry in enumerate(writes)]
+    threads = [Thread(target=work, args=entry, daemon=True) for entry in enumerate(writes)]
     for thread in threads:
         thread.start()
-    barrier.wait()
+    barrier.wait(_START_SECONDS)
     for thread in threads:
-        thread.join()
+        join_thread(thread, f"{share} commits of one thread", _WRITE_SECONDS)
 
 
 @contextmanager

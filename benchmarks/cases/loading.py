@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ from benchmarks.case import Case, Contender, Measure, Metric, Setting
 from benchmarks.engines.seam import name_of, rank_of
 from benchmarks.engines.vedette import SPAWN, VedetteEngine
 from benchmarks.rounds import rate
+from benchmarks.waiting import run_program
 
 __all__ = ["CASES"]
 
@@ -48,11 +48,11 @@ def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measur
             copy = setting.folder / "copy"
             shutil.copytree(setting.folder / "data", copy)
             command = [sys.executable, "-m", "benchmarks.opened", str(copy), str(nodes), collects]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
-            shutil.rmtree(copy)
-            if answer.returncode:
-                raise RuntimeError(answer.stderr[-300:])
-            seen = msgspec.json.decode(answer.stdout, type=dict[str, float])
+            try:
+                answer = run_program(command, _OPEN_SECONDS)
+            finally:
+                shutil.rmtree(copy)
+            seen = msgspec.json.decode(answer, type=dict[str, float])
             return (written, seen["seconds"], seen["bytes"], seen["pause_ms"], seen["slowest_ms"])
 
         yield measure
@@ -60,6 +60,8 @@ def _loading(collects: str) -> Callable[[Setting], AbstractContextManager[Measur
     return start
 
 
+_OPEN_SECONDS = 1_800.0
+"""For one process that opens the directory and uses it."""
 CASES = (
     Case(
         name="million",

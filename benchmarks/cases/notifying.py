@@ -18,6 +18,7 @@ from benchmarks.live.node import NodeLive
 from benchmarks.live.seam import Workload
 from benchmarks.live.vedette import ONTOLOGY, SPAWN
 from benchmarks.rounds import percentile
+from benchmarks.waiting import join_thread, wait_for
 
 __all__ = ["CASES"]
 
@@ -50,7 +51,7 @@ class _Delays:
                     raise TimeoutError(f"event {number} did not come within {_PATIENCE_S} s")
                 arrived[number] = time.perf_counter()
 
-        reader = Thread(target=read)
+        reader = Thread(target=read, daemon=True)
         reader.start()
         due = time.perf_counter()
         for number in range(count):
@@ -64,7 +65,7 @@ class _Delays:
             else:
                 given[number] = time.perf_counter()
                 execute(SPAWN, key=number, rank=100)
-        reader.join()
+        join_thread(reader, f"the reader of {count} events", _PATIENCE_S)
         return [late - early for late, early in zip(arrived, given, strict=True)]
 
     def close(self) -> None:
@@ -105,13 +106,13 @@ def _drasi(setting: Setting) -> Iterator[Measure]:
 
         started = asyncio.Event()
         reader = asyncio.create_task(read())
-        await started.wait()
+        await wait_for(started.wait(), "the results of the query", _PATIENCE_S)
         for number in range(count):
             await asyncio.sleep(1 / PER_SECOND)
             change = {"id": f"p{number}", "labels": ["Person"], "properties": {"key": number, "rank": 100}}
             given[number] = time.perf_counter()
             await drasi.push_change("people", {"op": "insert", **change})
-        await asyncio.wait_for(reader, _PATIENCE_S)
+        await wait_for(reader, f"all {count} events", _PATIENCE_S)
         await drasi.close()
         return [late - early for late, early in zip(arrived, given, strict=True)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ from benchmarks.case import Case, Contender, Measure, Metric, Setting
 from benchmarks.live.drasi import drasi_module
 from benchmarks.live.vedette import ONTOLOGY, SPAWN
 from benchmarks.rounds import seconds
+from benchmarks.waiting import run_program
 
 __all__ = ["CASES"]
 
@@ -81,16 +81,15 @@ def _memory(who: str, share: float) -> Callable[[Setting], AbstractContextManage
 
         def measure() -> tuple[float]:
             command = [sys.executable, "-m", "benchmarks.watched", who, str(count)]
-            answer = subprocess.run(command, capture_output=True, text=True, check=False)
-            if answer.returncode:
-                raise RuntimeError(answer.stderr[-300:])
-            return (float(answer.stdout),)
+            return (float(run_program(command, _REGISTER_SECONDS)),)
 
         yield measure
 
     return start
 
 
+_REGISTER_SECONDS = 3_000.0
+"""For one process that makes all watches."""
 CASES = (
     Case(
         name="watch-make",

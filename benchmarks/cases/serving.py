@@ -97,11 +97,11 @@ CASES = (
             _ours(
                 one_watch,
                 lambda s: (s.scale.audience, 1, 2 * s.scale.paced_seconds),
-                lambda f: (f["mean_ms"], f["p99_ms"]) if f["delivered"] == f["wanted"] else (1e9, 1e9),
+                lambda f: (f["mean_ms"], f["p99_ms"]),
             ),
         ),
         rounds=lambda scale: min(3, scale.rounds),
-        method="10,000 connections with the same watch, one event a second; who was told too little counts for ever.",
+        method="10,000 connections with the same watch, one event a second; an event that is missing is an error.",
     ),
     Case(
         name="fan-out",
@@ -143,7 +143,7 @@ CASES = (
                 everybody_back,
                 lambda s: (s.scale.audience, 200, s.scale.paced_seconds),
                 lambda f: (
-                    f["seconds"] if not f["still_away"] else 1e9,
+                    f["seconds"],
                     100 * f["written_per_second_meanwhile"] / f["written_per_second_before"],
                 ),
             ),

@@ -21,6 +21,8 @@ SIZES = {
     "warm_restart": (10_000, 300),
     "waiting": (100_000, 5_000),
 }
+CASE_SECONDS = 7_200
+"""Limit for one case."""
 GOALS = {
     "burst": "ratio at most 1.5, none missed",
     "edit": "searchable p99 under 2,000 ms, detected under 300 ms",
@@ -45,6 +47,7 @@ def main() -> None:
             stdout=subprocess.PIPE,
             text=True,
             check=True,
+            timeout=CASE_SECONDS,
         )
         found = json.loads(done.stdout.splitlines()[-1])
         shown = "\n".join(

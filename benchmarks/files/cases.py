@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import Self
@@ -18,16 +19,20 @@ import numpy as np
 from benchmarks.files.corpus import copy_sources
 from benchmarks.files.ours import COLLECTION, WATCH, Parts, parts, running
 from benchmarks.files.peers import PEERS
+from benchmarks.waiting import WaitTimeoutError, join_thread, read_line, stop_process, wait_until
 from vedette.search.file_queue.tasks import FileOperation, FileTask
 from vedette.search.folders.process_memory import memory_usage
 
 __all__ = ["CASES"]
 
 Figures = Mapping[str, float | str]
-_STEP = 0.005
 _ROUNDS = 3
 _SILENCE = 5.0
 """Seconds after which nothing more is expected."""
+_LIMIT_SECONDS = 1_800.0
+"""For one phase of a case, as the ingestion of all files."""
+_EDIT_SECONDS = 60.0
+"""For the effect of one edit."""
 
 
 def burst(base: Path, count: int) -> Figures:
@@ -56,12 +61,13 @@ def _one_burst(base: Path, count: int) -> tuple[float, tuple[float, float, int]]
         made.store.collections()  # it opens while the daemon starts: this one has been running for a while
         made.tables.pause_watch(WATCH)  # until it is watched
         with _watching(made):
-            while made.tables.watch(WATCH).last_scan is None:
-                time.sleep(_STEP)
+            wait_until(
+                lambda: made.tables.watch(WATCH).last_scan is not None, "the first scan", _LIMIT_SECONDS
+            )
             made.tables.resume_watch(WATCH)
             with _Writer(root, count) as writer, _Puts(made, count) as puts:
                 began, cpu = writer.start(), time.process_time()
-                puts.complete.wait(300)
+                puts.complete.wait(_LIMIT_SECONDS)  # what is missing then is counted
                 ours, cpu = time.perf_counter() - began, time.process_time() - cpu
             return raw, (ours, cpu, count - made.queue.depth())
 
@@ -80,10 +86,10 @@ def edit(base: Path, count: int) -> Figures:
                 time.sleep(0.3)  # nothing of the one before is under way
                 began = time.perf_counter()
                 path.write_text(f"# {words}\n")
-                while str(path) not in puts.moments:
-                    time.sleep(_STEP)
-                while not _is_found(made, words):
-                    time.sleep(0.02)
+                name = str(path)
+                wait_until(lambda name=name: name in puts.moments, f"the task of {name}", _EDIT_SECONDS)  # type: ignore[misc]
+                found_words = partial(_is_found, made, words)
+                wait_until(found_words, f"a search that finds {name}", _EDIT_SECONDS, pause=0.02)
                 found.append(time.perf_counter() - began)
                 detected.append(puts.moments[str(path)] - began)
     return {
@@ -101,7 +107,7 @@ def first_ingest(base: Path, count: int) -> Figures:
     figures: dict[str, float | str] = {"megabytes": size / 1e6}
     for name in PEERS:
         command = [sys.executable, "-m", "benchmarks.files.peers", name, str(root), str(base / name)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS)
         result = [line.split() for line in done.stdout.splitlines() if line.startswith("result ")]
         if not result:
             figures[name] = (done.stderr.strip().splitlines() or ["no word"])[-1][:200]
@@ -150,8 +156,7 @@ def warm_restart(base: Path, count: int) -> Figures:
         before = made.tables.watch(WATCH).last_scan
         opened = time.perf_counter() - began
         with running(made):
-            while made.tables.watch(WATCH).last_scan == before:
-                time.sleep(_STEP)
+            wait_until(lambda: made.tables.watch(WATCH).last_scan != before, "the scan", _LIMIT_SECONDS)
             compared = time.perf_counter() - began
             queued = made.queue.depth()
     return {"opened_s": opened, "compared_s": compared, "files_queued": queued}
@@ -204,16 +209,19 @@ def _seen_by_watchfiles(root: Path, count: int) -> float:
             if len(seen) >= count:
                 all_seen.set()
 
-    thread = Thread(target=look)
+    thread = Thread(target=look, daemon=True)
     thread.start()
-    ready.wait()
+    if not ready.wait(_LIMIT_SECONDS):
+        raise WaitTimeoutError("the first answer of watchfiles", _LIMIT_SECONDS)
     with _Writer(root, count) as writer:
         began = writer.start()
+        end = time.monotonic() + _LIMIT_SECONDS
         while not all_seen.wait(0.1) and (not seen or time.perf_counter() - news < _SILENCE):
-            pass
+            if time.monotonic() > end:
+                raise WaitTimeoutError(f"{count} files in watchfiles ({len(seen)} came)", _LIMIT_SECONDS)
     took = news - began
     stop.set()
-    thread.join()
+    join_thread(thread, "the end of watchfiles", _EDIT_SECONDS)
     if not all_seen.is_set():  # inotify's own queue overflowed: it says nothing of that
         print(f"raw watchfiles has told of {len(seen):,} of {count:,}", file=sys.stderr)
     return took
@@ -241,7 +249,7 @@ for number in range(count):
 
     def __enter__(self) -> Self:
         assert self._process.stdout is not None
-        self._process.stdout.readline()
+        read_line(self._process.stdout, "the process that writes the files", _EDIT_SECONDS)
         return self
 
     def start(self) -> float:
@@ -253,7 +261,11 @@ for number in range(count):
         return began
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            stop_process(self._process)
+            raise
 
 
 class _watching:
@@ -270,8 +282,12 @@ class _watching:
 
 
 def _all_done(made: Parts, count: int) -> None:
-    while made.tables.watch(WATCH).last_scan is None or made.queue.depth():
-        time.sleep(0.1)
+    wait_until(
+        lambda: made.tables.watch(WATCH).last_scan is not None and not made.queue.depth(),
+        f"the ingestion of {count} files",
+        _LIMIT_SECONDS,
+        pause=0.1,
+    )
     found = len(made.store.paths(COLLECTION))
     assert found >= 0.95 * count, f"{found} of {count} files are stored"  # some are empty or no text
 

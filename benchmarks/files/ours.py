@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 
+from benchmarks.waiting import join_thread
 from vedette.clock import SystemClock
 from vedette.engine.data_directory import open_vedette
 from vedette.handshake.config import CoordinatorConfig, WatchFolderConfig
@@ -29,6 +30,8 @@ WATCH = "bench"
 COLLECTION = "bench"
 _ROOM = CoordinatorConfig(total_capacity=1_000_000, max_per_watch=1_000_000)
 """Nobody is held back: what is measured is how fast it goes."""
+
+_STOP_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +81,4 @@ def running(made: Parts) -> Iterator[None]:
         yield
     finally:
         made.daemon.stop()
-        thread.join()
+        join_thread(thread, "the end of the folder daemon", _STOP_SECONDS)

@@ -1,4 +1,8 @@
-"""A crowd: many connections, each with a watch of its own, from several processes; each event is for one of them."""
+"""Many connections, each with a watch of its own, from several processes; each event is for one of them.
+
+A process that cannot connect all of its clients reports the reason and ends; the case then fails with it. Every answer
+of a process has a time limit.
+"""
 
 from __future__ import annotations
 
@@ -12,46 +16,56 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.gateway.load import Figures, Load
+from benchmarks.waiting import read_line, stop_process
 
-__all__ = ["crowd"]
+__all__ = ["Member", "crowd"]
 
 MOST_A_PROCESS = 15_000
+CONNECT_SECONDS = 1_800.0
+"""For all connections and their watches."""
+ANSWER_SECONDS = 120.0
+"""For one answer of a process."""
 _SETTLING_SECONDS = 60.0
 
 
-class _Member:
-    """One process of the crowd."""
+class Member:
+    """One process, with `count` connections numbered from `first`."""
 
     def __init__(self, port: int, first: int, count: int) -> None:
+        self._name = f"the process with connections {first} to {first + count - 1}"
         command = [sys.executable, "-m", "benchmarks.gateway.crowd_member", str(port), str(first), str(count)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    async def hear(self) -> dict[str, Any]:
+    async def hear(self, what: str, seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        """Return the next answer; raise when the process reports a problem, ends, or takes too long."""
         assert self.process.stdout is not None
-        line = await asyncio.to_thread(self.process.stdout.readline)
+        line = await asyncio.to_thread(read_line, self.process.stdout, f"{what} from {self._name}", seconds)
         if not line:
-            raise RuntimeError("a process of the crowd ended")
-        return dict(json.loads(line))
+            raise RuntimeError(f"{self._name} ended")
+        answer = dict(json.loads(line))
+        if "problem" in answer:
+            raise RuntimeError(f"{self._name}: {answer['problem']}")
+        return answer
 
     async def ask(self, what: str) -> dict[str, Any]:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{what}\n")
-        return await self.hear()
+        return await self.hear(f"'{what}'")
 
 
 @contextmanager
-def _gathered(port: int, connections: int) -> Iterator[list[_Member]]:
+def _gathered(port: int, connections: int) -> Iterator[list[Member]]:
     starts = range(0, connections, MOST_A_PROCESS)
-    members = [_Member(port, first, min(MOST_A_PROCESS, connections - first)) for first in starts]
+    members = [Member(port, first, min(MOST_A_PROCESS, connections - first)) for first in starts]
     try:
         yield members
     finally:
         for member in members:
             member.process.terminate()
         for member in members:
-            member.process.wait(60)
+            stop_process(member.process)
 
 
 async def crowd(load: Load) -> Figures:
@@ -59,7 +73,8 @@ async def crowd(load: Load) -> Figures:
     writer = await load.writer()
     before, begun = load.memory(), time.monotonic()
     with _gathered(load.port, load.connections) as members:
-        ready = sum([(await member.hear())["ready"] for member in members])
+        hearing = (member.hear("the connections", CONNECT_SECONDS) for member in members)
+        ready = sum(answer["ready"] for answer in await asyncio.gather(*hearing))
         gathered = time.monotonic() - begun
         held = (load.memory() - before) / ready
         used = load.cpu_seconds()
@@ -79,7 +94,7 @@ async def crowd(load: Load) -> Figures:
         }
 
 
-async def _settled(members: list[_Member], wanted: int) -> tuple[int, int]:
+async def _settled(members: list[Member], wanted: int) -> tuple[int, int]:
     """Wait until everything has arrived, and a moment longer: nothing may come twice."""
     end = time.monotonic() + _SETTLING_SECONDS
     extra = 2

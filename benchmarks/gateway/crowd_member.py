@@ -2,7 +2,7 @@
 
 A process has at most 20,000 open files, and one address of the loopback network 28,000 ports; so a crowd is several
 processes, each on addresses of its own. When all its connections have their watch it says how many they are; then it
-answers `count` with how many events it was told, and `report` with their delays.
+answers `count` with how many events arrived, and `report` with their delays. A failure is the answer `problem`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from benchmarks.gateway.swarm import SwarmClient, connect_swarm
 __all__: list[str] = []
 
 
-async def main(port: int, first: int, count: int) -> None:
+async def main(port: int, first: int, count: int) -> int:
+    try:
+        await serve_commands(port, first, count)
+    except Exception as error:
+        print(json.dumps({"problem": f"{type(error).__name__}: {error}"}), flush=True)
+        return 1
+    return 0
+
+
+async def serve_commands(port: int, first: int, count: int) -> None:
     load = Load(port=port, pids=[], connections=count, events_per_second=0, seconds=0)
     clients = await connect_swarm(port, count, load.heard, first=first)
     await load.subscribe(clients, own=True, first=first)
@@ -35,7 +44,8 @@ async def main(port: int, first: int, count: int) -> None:
 
 
 def _lost(clients: list[SwarmClient]) -> int:
-    return sum(client.transport is None or client.transport.is_closing() for client in clients)
+    return sum(bool(client.closed) for client in clients)
 
 
-uvloop.run(main(*map(int, sys.argv[1:4])))
+if __name__ == "__main__":
+    sys.exit(uvloop.run(main(*map(int, sys.argv[1:4]))))

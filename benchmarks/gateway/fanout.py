@@ -15,11 +15,13 @@ from typing import cast
 
 from benchmarks.gateway.pushers import PUSHERS, Pusher, pushing
 from benchmarks.gateway.swarm import text_frame
+from benchmarks.waiting import wait_until_async
 
 __all__ = ["fan_out", "told_by"]
 
 _TEXT = "x" * 200
 _IN_FLIGHT = 4
+_JOIN_SECONDS = 60.0
 
 
 class _Reader(asyncio.Protocol):
@@ -96,19 +98,12 @@ async def _join(port: int, path: str, says: list[bytes], hears: int, race: _Race
         f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
     )
-    await _until(lambda: reader.open)
+    await wait_until_async(lambda: reader.open, f"the handshake at {path}", _JOIN_SECONDS, pause=0.002)
     for text in says:
         reader.transport.write(text_frame(text))
-    await _until(lambda: reader.frames >= hears)
+    what = f"{hears} first messages at {path}"
+    await wait_until_async(lambda: reader.frames >= hears, what, _JOIN_SECONDS, pause=0.002)
     return reader
-
-
-async def _until(done: object) -> None:
-    end = time.monotonic() + 60
-    while not done():  # type: ignore[operator]
-        if time.monotonic() > end:
-            raise TimeoutError("a server does not answer")
-        await asyncio.sleep(0.002)
 
 
 async def told_by(pusher: Pusher, readers: int, seconds: float) -> dict[str, float]:

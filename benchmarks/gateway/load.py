@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from benchmarks.gateway.processes import cpu_seconds, resident_bytes
-from benchmarks.gateway.swarm import SwarmClient, connect_swarm
+from benchmarks.gateway.swarm import ConnectionRefused, SwarmClient, closed_by_server, connect_swarm
+from benchmarks.waiting import WaitTimeoutError, wait_for, wait_until_async
 
 __all__ = ["CASES", "Figures", "Load", "everybody_back", "one_watch", "own_watches"]
 
@@ -20,6 +21,9 @@ _SENT_AT = re.compile(rb'"t\.at":(\d+)')
 _TOKEN = re.compile(rb'"resumeToken":"([^"]+)"')
 _WATCH = "WATCH t: Tick WHERE t.key = $k [initial: none] RETURN t.key, t.at"
 
+_ANSWER_SECONDS = 60.0
+_SUBSCRIBE_SECONDS = 600.0
+_RESUME_SECONDS = 120.0
 _UNANSWERED = 200
 """Requests that one connection leaves unanswered: a server takes 256."""
 
@@ -69,12 +73,6 @@ class Load:
         """What the server's processes have used."""
         return sum(cpu_seconds(pid) for pid in self.pids)
 
-    async def until(self, done: Callable[[], bool], seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not done() and time.monotonic() < end:  # noqa: ASYNC110 - the figures come from many places
-            await asyncio.sleep(0.02)
-        return done()
-
     async def writer(self) -> SwarmClient:
         ready: asyncio.Event = asyncio.Event()
 
@@ -87,7 +85,7 @@ class Load:
 
         (client,) = await connect_swarm(self.port, 1, answered)
         client.say({"type": "define", "id": "d", "payload": {"ontology": "node Tick { key: Int, at: Int }"}})
-        await ready.wait()
+        await wait_for(ready.wait(), "the answer to the definition of the types", _ANSWER_SECONDS)
         return client
 
     async def subscribe(self, clients: list[SwarmClient], *, own: bool, first: int = 0) -> None:
@@ -96,7 +94,25 @@ class Load:
             client.say({"type": "subscribe", "id": "s", "payload": {"watch": _WATCH, "params": params}})
             if number % 500 == 499:
                 await asyncio.sleep(0.01)
-        assert await self.until(lambda: self.acknowledged >= len(clients), 600), "not all were acknowledged"
+        await self._acknowledged(clients)
+
+    async def _acknowledged(self, clients: list[SwarmClient]) -> None:
+        """Wait until every subscription is acknowledged; fail at once when the server closes a connection."""
+        looked = 0.0
+
+        def done() -> bool:
+            nonlocal looked
+            if time.monotonic() - looked > 1.0:  # looking at all of them takes long
+                looked = time.monotonic()
+                ended = closed_by_server(clients)
+                if ended:
+                    raise ConnectionRefused(f"{self.acknowledged} of {len(clients)} subscribed; {ended}")
+            return self.acknowledged >= len(clients)
+
+        try:
+            await wait_until_async(done, f"{len(clients)} acknowledged subscriptions", _SUBSCRIBE_SECONDS)
+        except WaitTimeoutError as error:
+            raise RuntimeError(f"{error}; {self.acknowledged} came") from error
 
     async def write(
         self, writer: SwarmClient, *, own: bool, until: Callable[[], bool] = lambda: False
@@ -114,7 +130,11 @@ class Load:
             statement = "SPAWN t: Tick { key = $k, at = $at }"
             writer.say({"type": "execute", "payload": {"statement": statement, "params": params}})
             sent += 1
-        await self.until(lambda: self.carried_out + self.turned_down >= before + sent, 60)
+        await wait_until_async(
+            lambda: self.carried_out + self.turned_down >= before + sent,
+            f"the answers to {sent} statements",
+            _ANSWER_SECONDS,
+        )
         return self.carried_out - carried_out
 
     def figures(self, wanted: int, seconds: float) -> Figures:
@@ -149,7 +169,10 @@ async def _told(load: Load, *, own: bool) -> Figures:
     start = time.monotonic()
     sent = await load.write(writer, own=own)
     wanted = sent if own else sent * load.connections
-    await load.until(lambda: len(load.delays) >= wanted, 60)
+    try:
+        await wait_until_async(lambda: len(load.delays) >= wanted, f"{wanted} events", _ANSWER_SECONDS)
+    except WaitTimeoutError as error:
+        raise RuntimeError(f"{error}; {len(load.delays)} came. {closed_by_server(clients)}") from error
     return {**load.figures(wanted, time.monotonic() - start), "bytes_per_connection": held}
 
 
@@ -163,28 +186,32 @@ async def everybody_back(load: Load) -> Figures:
     for client in clients:
         assert client.transport is not None
         client.transport.abort()
-    load.seconds = 120.0
+    load.seconds = _RESUME_SECONDS
 
     def all_back() -> bool:
         return load.resumed + load.refused >= load.connections
 
     busy = asyncio.create_task(_timed(load.write(writer, own=True, until=all_back)))
     start = time.monotonic()
-    await connect_swarm(
+    back = await connect_swarm(
         load.port,
         load.connections,
         load.heard,
         at_once=500,
         then=lambda number: {"type": "resume", "id": "s", "token": load.tokens[number]},
     )
-    await load.until(all_back, 120)
+    try:
+        await wait_until_async(all_back, f"{load.connections} resumed connections", _RESUME_SECONDS)
+    except WaitTimeoutError as error:
+        raise RuntimeError(
+            f"{error}; {load.resumed + load.refused} came. {closed_by_server(back)}"
+        ) from error
     took = time.monotonic() - start
     server, swarm = load.cpu_seconds() - server, time.process_time() - swarm
     return {
         "seconds": took,
         "resumed": load.resumed,
         "told_to_resync": load.refused,
-        "still_away": load.connections - load.resumed - load.refused,
         "written_per_second_before": quiet,
         "written_per_second_meanwhile": await busy,
         "server_cpu_seconds": server,

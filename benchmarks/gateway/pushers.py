@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gateway.processes import cpu_seconds
+from benchmarks.waiting import WaitTimeoutError, stop_process
 
 __all__ = ["PUSHERS", "Pusher", "pushing"]
 
@@ -137,19 +138,18 @@ def pushing(pusher: Pusher, folder: Path) -> Iterator[tuple[int, Callable[[], fl
         _await_port(process, port)
         yield port, lambda: cpu_seconds(process.pid)
     finally:
-        process.terminate()
-        process.wait(30)
+        stop_process(process)
 
 
 def _await_port(process: subprocess.Popen[bytes], port: int) -> None:
     end = time.monotonic() + 30
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(f"it ended with {process.returncode}")
+            raise RuntimeError(f"{process.args!r} ended with exit code {process.returncode}")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             time.sleep(0.05)
         else:
             return
-    raise RuntimeError("it does not listen")
+    raise WaitTimeoutError(f"{process.args!r} listening on port {port}", 30)

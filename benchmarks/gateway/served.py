@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.servers import free_port
+from benchmarks.waiting import WaitTimeoutError, stop_process
 
 __all__ = ["served"]
 
@@ -27,15 +28,16 @@ def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
     try:
         yield port, _started(process, directory, workers)
     finally:
-        process.terminate()
-        process.wait(60)
+        stop_process(process)
 
 
 def _started(process: subprocess.Popen[bytes], directory: Path, workers: int) -> list[int]:
     end = time.monotonic() + _PATIENCE_SECONDS
     while not (directory / "server.json").exists() or len(list(directory.glob("gateway-*.pid"))) < workers:
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError("the server did not start")
+        if process.poll() is not None:
+            raise RuntimeError(f"`vedette serve` ended with exit code {process.returncode} while starting")
+        if time.monotonic() > end:
+            raise WaitTimeoutError(f"the start of `vedette serve` with {workers} workers", _PATIENCE_SECONDS)
         time.sleep(0.05)
     marks = directory.glob("gateway-*.pid")
     engine = json.loads((directory / "server.json").read_text())["pid"]

@@ -1,4 +1,8 @@
-"""Many WebSocket clients in one process, each as small as can be: what is measured is the server."""
+"""Many WebSocket clients in one process, each as small as possible, because the server is measured.
+
+A connection that is refused, or that ends before its handshake, raises `ConnectionRefused` in `connect_swarm`; each
+wait has a limit. `closed_by_server` tells why a connection ended later.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,24 @@ import itertools
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import msgspec
 
-__all__ = ["SwarmClient", "connect_swarm", "masked", "text_frame"]
+from benchmarks.waiting import wait_for
+
+__all__ = [
+    "ConnectionRefused",
+    "SwarmClient",
+    "closed_by_server",
+    "connect_swarm",
+    "masked",
+    "text_frame",
+]
+
+JOIN_SECONDS = 120.0
+"""For one connection and its handshake, while many others connect."""
 
 _REQUEST = (
     "GET /realtime/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -35,10 +51,14 @@ def text_frame(data: bytes) -> bytes:
     return head + _MASK + data
 
 
+class ConnectionRefused(RuntimeError):
+    """The server did not accept a connection, or closed it."""
+
+
 class SwarmClient(asyncio.Protocol):
     """One connection; `heard` is called with every message and the client's number."""
 
-    __slots__ = ("_buffer", "_heard", "_open", "number", "opened", "transport")
+    __slots__ = ("_buffer", "_heard", "_open", "closed", "number", "opened", "transport")
 
     def __init__(self, number: int, heard: Callable[[int, bytes], None]) -> None:
         self.number = number
@@ -47,6 +67,8 @@ class SwarmClient(asyncio.Protocol):
         self._open = False
         self.transport: asyncio.Transport | None = None
         self.opened: asyncio.Future[None] | None = None
+        self.closed = ""
+        """Why the connection ended; empty while it is open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -57,6 +79,10 @@ class SwarmClient(asyncio.Protocol):
             end = buffer.find(b"\r\n\r\n")
             if end < 0:
                 self._buffer = buffer
+                return
+            status = buffer[:end].split(b"\r\n", 1)[0].decode(errors="replace")
+            if " 101 " not in f"{status} ":
+                self._end(f"the server answered '{status}'")
                 return
             self._open, buffer = True, buffer[end + 4 :]
             if self.opened is not None and not self.opened.done():
@@ -79,8 +105,25 @@ class SwarmClient(asyncio.Protocol):
                 self._heard(self.number, buffer[start : start + length])
             elif buffer[place] == 0x89 and self.transport is not None:
                 self.transport.write(b"\x8a\x80" + _MASK)
+            elif buffer[place] == 0x88:
+                code = int.from_bytes(buffer[start : start + 2], "big")
+                reason = buffer[start + 2 : start + length].decode(errors="replace")
+                self._end(f"the server closed the connection with code {code} {reason}".rstrip())
+                return
             place = start + length
         self._buffer = buffer[place:]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(f"the connection was lost ({error})" if error else "the connection was closed")
+
+    def _end(self, reason: str) -> None:
+        """Note why the connection ended; the first reason counts."""
+        self.closed = self.closed or reason
+        if self.opened is not None and not self.opened.done():
+            self.opened.set_exception(ConnectionRefused(f"connection {self.number}: {reason}"))
+        self.opened = None
+        if self.transport is not None:
+            self.transport.abort()
 
     def say(self, message: object) -> None:
         assert self.transport is not None
@@ -96,7 +139,10 @@ async def connect_swarm(
     at_once: int = 200,
     then: Callable[[int], object] | None = None,
 ) -> list[SwarmClient]:
-    """Connect so many and show who they are. `at_once` are under way at a time; `then` is what each says next."""
+    """Connect `count` clients and authenticate them, `at_once` at a time; `then` gives the next message of each.
+
+    Raises `ConnectionRefused` for the first connection that the server does not accept.
+    """
     clients = [SwarmClient(first + n, heard) for n in range(count)]
     waiting = iter(clients)
 
@@ -104,8 +150,22 @@ async def connect_swarm(
         for client in waiting:
             await _join(client, port, next(_sources), then(client.number) if then is not None else None)
 
-    await asyncio.gather(*(join_some() for _ in range(min(at_once, count))))
+    try:
+        async with asyncio.TaskGroup() as joining:  # a failure cancels the others
+            for _ in range(min(at_once, count)):
+                joining.create_task(join_some())
+    except BaseExceptionGroup as failures:
+        for client in clients:
+            if client.transport is not None:
+                client.transport.abort()
+        raise failures.exceptions[0] from None
     return clients
+
+
+def closed_by_server(clients: Iterable[SwarmClient]) -> str:
+    """Return how many connections have ended, and why the first one did; empty when all are open."""
+    ended = [client for client in clients if client.closed]
+    return f"{len(ended)} connections ended; connection {ended[0].number}: {ended[0].closed}" if ended else ""
 
 
 _AUTH = masked({"type": "auth", "id": "auth", "payload": {"database": "default"}})
@@ -117,15 +177,27 @@ _sources = itertools.cycle([f"127.0.{1 + os.getpid() % 200}.{1 + n}" for n in ra
 
 
 async def _join(client: SwarmClient, port: int, source: str, then: object) -> None:
+    await wait_for(_connect(client, port, source), f"connection {client.number}", JOIN_SECONDS)
+    assert client.transport is not None
+    client.transport.write(_AUTH if then is None else _AUTH + masked(then))
+
+
+async def _connect(client: SwarmClient, port: int, source: str) -> None:
     loop = asyncio.get_running_loop()
     opened = client.opened = loop.create_future()
     line = socket.socket()
     line.setblocking(False)
     line.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
     line.bind((source, 0))
-    await loop.sock_connect(line, ("127.0.0.1", port))
-    await loop.create_connection(lambda: client, sock=line)
+    try:
+        await loop.sock_connect(line, ("127.0.0.1", port))
+        await loop.create_connection(lambda: client, sock=line)
+    except OSError as error:
+        line.close()
+        raise ConnectionRefused(f"connection {client.number}: {error}") from error
+    except asyncio.CancelledError:
+        line.close()
+        raise
     assert client.transport is not None
     client.transport.write(_REQUEST.format(port=port).encode())
     await opened
-    client.transport.write(_AUTH if then is None else _AUTH + masked(then))

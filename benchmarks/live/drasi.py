@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks.live.seam import HIGH, Change, Workload
+from benchmarks.waiting import WaitTimeoutError
 
 __all__ = ["DrasiLive", "drasi_module"]
 
@@ -59,8 +60,10 @@ class DrasiLive:
 
     async def _quiet(self) -> None:
         """Wait until nothing more is told."""
-        seen = -1
+        seen, end = -1, asyncio.get_running_loop().time() + _PATIENCE_S
         while seen != self._seen:
+            if asyncio.get_running_loop().time() > end:
+                raise WaitTimeoutError("the end of the events of the first changes", _PATIENCE_S)
             seen = self._seen
             await asyncio.sleep(0.3)
 
@@ -88,7 +91,7 @@ class DrasiLive:
         deadline = asyncio.get_running_loop().time() + _PATIENCE_S
         while self._seen - before < len(changes):
             if asyncio.get_running_loop().time() > deadline:
-                raise TimeoutError(f"{self._seen - before} of {len(changes)} events within {_PATIENCE_S} s")
+                raise WaitTimeoutError(f"{len(changes)} events ({self._seen - before} came)", _PATIENCE_S)
             await asyncio.sleep(0.0005)
         return self._seen - before
 

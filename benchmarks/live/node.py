@@ -14,10 +14,13 @@ from typing import Any
 import msgspec
 
 from benchmarks.live.seam import HIGH, Change, Workload
+from benchmarks.waiting import read_line
 
 __all__ = ["NODE_FOLDER", "NodeLive"]
 
 NODE_FOLDER = Path(__file__).parents[1] / "node"
+_ANSWER_SECONDS = 600.0
+"""For one command, which is a whole round."""
 
 
 class NodeLive:
@@ -52,7 +55,7 @@ class NodeLive:
         assert writing is not None
         writing.write(msgspec.json.encode(command) + b"\n")
         writing.flush()
-        line = reading.readline()
+        line = read_line(reading, f"the answer of Node to `{command['do']}`", _ANSWER_SECONDS)
         if not line:
             raise RuntimeError("the Node process ended")
         answer = msgspec.json.decode(line, type=dict[str, Any])

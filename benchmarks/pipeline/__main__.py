@@ -40,6 +40,8 @@ __all__: list[str] = []
 MATCHING = (normalize, deduplicate, sequence, match, route)
 BATCH = 5_000
 CORES = 2
+ROUND_SECONDS = 1_800.0
+"""Limit for one round of one row."""
 ROUNDS = 5
 """Small and large in turns: the machine is not as fast all the time."""
 
@@ -65,7 +67,8 @@ class Row:
         """A round."""
         _shares[:] = [self._batches[share::CORES] for share in range(CORES)]
         with get_context("fork").Pool(CORES) as pool:
-            found = pool.starmap(_work, [(self._context, share) for share in range(CORES)], chunksize=1)
+            work = [(self._context, share) for share in range(CORES)]
+            found = pool.starmap_async(_work, work, chunksize=1).get(ROUND_SECONDS)
         self._walls.append(max(sum(share[0]) for share in found))
         self.used.append(sum(share[1] for share in found))
         self._times += [spent for share in found for spent in share[0]]

@@ -11,17 +11,18 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import numpy as np
 
+from benchmarks.waiting import WaitTimeoutError, stop_process, wait_for, wait_until_async
 from vedette.client.session import connect
 from vedette.client.watch import RemoteWatch
 from vedette.sources.images import encode_image
@@ -55,8 +56,7 @@ def main(words: Sequence[str] | None = None) -> None:
         try:
             asyncio.run(run(home, journal, options))
         finally:
-            server.send_signal(signal.SIGTERM)
-            server.wait()
+            stop_process(server)
             journal.close()
 
 
@@ -95,13 +95,15 @@ class Orders:
                 self.arrived[event.tick] = time.perf_counter()
 
     async def settle(self, seconds: float = 60.0) -> None:
-        end = time.perf_counter() + seconds
-        while len(self.arrived) < len(self.sent) and time.perf_counter() < end:  # noqa: ASYNC110 - a benchmark
-            await asyncio.sleep(0.01)
+        """Wait for the events of all changes; the report says how many did not come."""
+        with suppress(WaitTimeoutError):
+            await wait_until_async(
+                lambda: len(self.arrived) >= len(self.sent), f"{len(self.sent)} events", seconds, pause=0.01
+            )
 
 
 async def run(home: Path, journal: CollectionJournal, options: argparse.Namespace) -> None:
-    await until((home / "server.json").is_file, 60)
+    await wait_until_async((home / "server.json").is_file, "the start of the server", 60)
     port = json.loads((home / "server.json").read_text())["port"]
     clients = [connect(f"ws://127.0.0.1:{port}") for _ in range(options.connections)]
     for client in clients:
@@ -112,7 +114,8 @@ async def run(home: Path, journal: CollectionJournal, options: argparse.Namespac
         for n in range(options.watches)
     ]
     everything = clients[0].watch("WATCH o: shop::orders [initial: none] RETURN o.number, o")
-    await asyncio.gather(*(watch.ready() for watch in (*watches, everything)))
+    ready = asyncio.gather(*(watch.ready() for watch in (*watches, everything)))
+    await wait_for(ready, f"{len(watches) + 1} acknowledged watches", 300)
     following = asyncio.create_task(orders.follow(everything))
     begin = time.perf_counter()
     orders.append(1)
@@ -171,6 +174,8 @@ async def idle(orders: Orders, home: Path, seconds: int) -> None:
     orders.append(1)
     last = max(orders.sent)
     await orders.settle()
+    if last not in orders.arrived:
+        raise WaitTimeoutError("the first event after the idle time", 60)
     delay = 1000 * (orders.arrived[last] - orders.sent[last])
     print(f"idle for {seconds} s: {share:.1%} of a core; the first event afterwards {delay:.0f} ms")
 
@@ -199,13 +204,6 @@ def cpu_seconds(root: int) -> dict[int, float]:
 def spent_since(before: dict[int, float], root: int) -> float:
     """Processes that have ended meanwhile are not counted; those that are new are."""
     return sum(spent - before.get(pid, 0.0) for pid, spent in cpu_seconds(root).items())
-
-
-async def until(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while not condition():
-        assert time.perf_counter() < end
-        await asyncio.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -24,7 +24,8 @@ import numpy as np
 import uvloop
 
 from benchmarks.gateway.swarm import SwarmClient, connect_swarm
-from benchmarks.pipeline.end_to_end import cpu_seconds, spent_since, until
+from benchmarks.pipeline.end_to_end import cpu_seconds, spent_since
+from benchmarks.waiting import WaitTimeoutError, stop_process, wait_for, wait_until_async
 from vedette.sources.images import encode_image
 from vedette.sources.journal.seam import open_journal
 from vedette.sources.records import Source, SourceEvent
@@ -60,8 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
         try:
             uvloop.run(run(home, options))
         finally:
-            server.send_signal(signal.SIGTERM)
-            server.wait()
+            stop_process(server)
 
 
 def write(home: Path, options: argparse.Namespace) -> None:
@@ -112,7 +112,7 @@ class Ears:
 
 
 async def run(home: Path, options: argparse.Namespace) -> None:
-    await until((home / "server.json").is_file, 60)
+    await wait_until_async((home / "server.json").is_file, "the start of the server", 60)
     port, ears = json.loads((home / "server.json").read_text())["port"], Ears()
     clients = await connect_swarm(port, options.connections, ears.heard)
     begin = time.monotonic()
@@ -141,7 +141,7 @@ async def run(home: Path, options: argparse.Namespace) -> None:
     spent = {name: spent_since(before[name], pid) for name, pid in parts.items()}
     report(ears, first, count, wrote, took, spent, home, options)
     writer.terminate()
-    await writer.wait()
+    await wait_for(writer.wait(), "the end of the writer", 60)
 
 
 async def written(writer: asyncio.subprocess.Process, seconds: int) -> tuple[int, float]:
@@ -149,7 +149,8 @@ async def written(writer: asyncio.subprocess.Process, seconds: int) -> tuple[int
     assert writer.stdin is not None
     assert writer.stdout is not None
     writer.stdin.write(f"{seconds}\n".encode())
-    count, took = (await writer.stdout.readline()).split()
+    line = await wait_for(writer.stdout.readline(), f"{seconds} seconds of changes", 10 * seconds + 120)
+    count, took = line.split()
     return int(count), float(took)
 
 
@@ -158,16 +159,21 @@ async def subscribe(clients: Sequence[SwarmClient], ears: Ears, watches: int) ->
     for number in range(watches):
         payload = {"watch": statement, "params": {"n": number}}
         clients[number % len(clients)].say({"type": "subscribe", "id": f"w{number}", "payload": payload})
-        while number - ears.subscribed >= SUBSCRIBES_AT_ONCE:  # noqa: ASYNC110 - a benchmark
-            await asyncio.sleep(0.01)
-    await until(lambda: ears.subscribed == watches, 300)
+        if number - ears.subscribed >= SUBSCRIBES_AT_ONCE:
+            await wait_until_async(
+                lambda sent=number: sent - ears.subscribed < SUBSCRIBES_AT_ONCE,  # type: ignore[misc]
+                f"the acknowledgement of watch {number - SUBSCRIBES_AT_ONCE}",
+                300,
+                pause=0.01,
+            )
+    await wait_until_async(lambda: ears.subscribed == watches, f"{watches} acknowledged watches", 300)
     assert not any(b'"error"' in said for said in ears.others), ears.others[-1]
 
 
 async def settle(ears: Ears, count: int, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while len(ears.numbers) < count and time.monotonic() < end:  # noqa: ASYNC110 - a benchmark
-        await asyncio.sleep(0.01)
+    """Wait for the events of all changes; the report says how many did not come."""
+    with suppress(WaitTimeoutError):
+        await wait_until_async(lambda: len(ears.numbers) >= count, f"{count} events", seconds, pause=0.01)
 
 
 def processes(home: Path, writer: int) -> dict[str, int]:

@@ -97,13 +97,13 @@ class LoopQueue(ABC):
 
     async def _put(self, count: int) -> None:
         for _ in range(count):
-            await self.put_one()
+            await asyncio.wait_for(self.put_one(), PATIENCE_S)
 
     async def _put_together(self, count: int, producers: int) -> None:
         await asyncio.gather(*[self._put(count // producers) for _ in range(producers)])
 
     async def _take(self, count: int, in_flight: int) -> int:
-        await self.begin_taking(in_flight)
+        await asyncio.wait_for(self.begin_taking(in_flight), PATIENCE_S)
         taken = 0
         while taken < count:
             taken += await asyncio.wait_for(self.take_some(min(in_flight, count - taken)), PATIENCE_S)
@@ -118,14 +118,14 @@ class LoopQueue(ABC):
             for _ in range(count):
                 arrived.append(await asyncio.wait_for(self.arrival(), PATIENCE_S))  # noqa: PERF401
 
-        await self.begin_taking(1)
+        await asyncio.wait_for(self.begin_taking(1), PATIENCE_S)
         reader = asyncio.create_task(read())
         for _ in range(count):
             await asyncio.sleep(GAP_S)
             given.append(time.perf_counter())
-            await self.put_one()
-        await reader
-        await self.end_taking()
+            await asyncio.wait_for(self.put_one(), PATIENCE_S)
+        await asyncio.wait_for(reader, PATIENCE_S)
+        await asyncio.wait_for(self.end_taking(), PATIENCE_S)
         return check_delays(given, arrived)
 
     def close(self) -> None:

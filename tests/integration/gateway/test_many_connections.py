@@ -8,6 +8,7 @@ from collections import Counter
 
 from benchmarks.gateway.load import Load
 from benchmarks.gateway.swarm import connect_swarm
+from benchmarks.waiting import wait_until_async
 from tests.support.gateway_server import Serving
 
 CONNECTIONS, EVENTS = 2_000, 500
@@ -36,7 +37,7 @@ async def crowd(server: Serving) -> tuple[Counter[int], Counter[int]]:
         meant[key] += 1
         writer.say({"type": "execute", "payload": {"statement": statement, "params": {"k": key}}})
         if n % 100 == 99:  # more would be refused: a connection has so many requests waiting, and no more
-            await load.until(lambda: told.total() > n, 60)  # noqa: B023 - awaited here
+            await wait_until_async(lambda: told.total() > n, f"{n + 1} events", 60)  # noqa: B023 - awaited here
     for client in [*clients, writer]:
         assert client.transport is not None
         client.transport.abort()
