@@ -51,7 +51,7 @@ def run_suite(folder: Path, text: str, **environment: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=200,
     )
 
 

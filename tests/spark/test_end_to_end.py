@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str
     slot = "end_to_end"
     options = ["--name", "shop", "--option", "tables=orders", "--option", f"slot={slot}"]
     subprocess.run(
-        [PROGRAM, "source", "add", "postgres", shop, *options], cwd=tmp_path, check=True, timeout=60
+        [PROGRAM, "source", "add", "postgres", shop, *options], cwd=tmp_path, check=True, timeout=200
     )
     port, picture, clock, pause = free_port(), Picture(), SystemClock(), Flag()
     with served(tmp_path, port, "--workers", "1") as supervisor, connected(port) as client:
@@ -105,4 +105,4 @@ def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str
             picture.rows != expected
         ):  # partitions may overtake each other, so the last change is not told last
             follow(1)
-    subprocess.run([PROGRAM, "source", "remove", "shop"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([PROGRAM, "source", "remove", "shop"], cwd=tmp_path, check=True, timeout=200)

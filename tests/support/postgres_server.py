@@ -96,7 +96,7 @@ class Server:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
-                timeout=60,
+                timeout=200,
                 user=self.user.pw_uid if foreign else None,
                 group=self.user.pw_gid if foreign else None,
                 extra_groups=[] if foreign else None,

@@ -210,7 +210,7 @@ def test_children_log_to_the_same_standard_error(folder: Path) -> None:
 
 def test_a_server_that_cannot_start_says_so_in_json(folder: Path) -> None:
     command = [str(PROGRAM), "serve", "--host", "0.0.0.0", "--log-format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert "auth_keys" in lines[-1]["message"]
@@ -219,6 +219,6 @@ def test_a_server_that_cannot_start_says_so_in_json(folder: Path) -> None:
 
 def test_a_wrong_level_is_refused(folder: Path) -> None:
     command = [str(PROGRAM), "serve", "--log-level", "loud"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 2
     assert "--log-level" in done.stderr

@@ -125,7 +125,7 @@ class Screen:
     def wait_for(self, words: str) -> str:
         """What came on the screen, colours taken away, up to these words."""
         while words not in (plain := re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen)):
-            ready, _, _ = select.select([self._descriptor], [], [], 30)
+            ready, _, _ = select.select([self._descriptor], [], [], 60)
             assert ready, f"{words!r} never came:\n{plain}"
             try:
                 self.seen += os.read(self._descriptor, 65_536).decode(errors="replace")

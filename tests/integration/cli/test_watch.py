@@ -176,7 +176,7 @@ def watching(*arguments: str, terminal: bool = False) -> Iterator[Watching]:
     output = keyboard if terminal else subprocess.PIPE
     process = Watching([PROGRAM, "watch", *arguments], stdout=output, stderr=subprocess.PIPE, text=True)
     process.screen = screen
-    watchdog = threading.Timer(60, process.kill)
+    watchdog = threading.Timer(200, process.kill)
     watchdog.start()
     try:
         yield process

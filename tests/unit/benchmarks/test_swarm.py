@@ -109,7 +109,7 @@ def test_a_process_reports_the_refused_connection() -> None:
     with create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "benchmarks.gateway.crowd_member", str(port), "0", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
     assert "ConnectionRefused: connection 0" in json.loads(done.stdout)["problem"]
 
@@ -120,4 +120,4 @@ def test_the_case_ends_with_the_reason_of_the_process() -> None:
     member = Member(port, 100, 2)
     with pytest.raises(RuntimeError, match="connections 100 to 101: ConnectionRefused: connection 10"):
         asyncio.run(member.hear("the connections", 60))
-    member.process.communicate(timeout=60)
+    member.process.communicate(timeout=200)

@@ -226,9 +226,13 @@ def test_ctrl_c_interrupts_the_waiting_and_not_the_writing(store: SlowStore, gat
     main = threading.main_thread().ident
     assert main == threading.get_ident()
     timer = threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def wait_interrupted() -> None:
+        timer.start()  # here, so that an early signal is caught too
         gate.wait(tick)
+
+    with pytest.raises(KeyboardInterrupt):
+        wait_interrupted()
     timer.join()
     store.open.set()
     gate.wait(tick, PATIENCE)
