@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -38,10 +39,15 @@ __all__ = [
     "open_queue",
     "open_tables",
     "open_vectors",
+    "running_daemon",
     "settings_at",
     "show",
     "vectors_at",
 ]
+
+DAEMON_START_SECONDS = 30.0
+"""How long a command waits for the folder daemon that a running server starts."""
+DAEMON_POLL_SECONDS = 0.1
 
 
 class Format(StrEnum):
@@ -124,6 +130,38 @@ def daemon_link(directory: Path) -> DaemonLink:
     from vedette.search.folders.daemon_api import DaemonLink
 
     return DaemonLink(daemon_socket(directory))
+
+
+def running_daemon(directory: Path) -> DaemonLink | None:
+    """Return the link to the folder daemon, or None if this process may open the vectors itself.
+
+    A running server starts the daemon when the first folder is watched, which takes seconds. A command that opened the
+    vectors meanwhile would lock them against the daemon, so it waits for the daemon.
+    """
+    link, clock = daemon_link(directory), clock_of()
+    deadline = clock.monotonic() + DAEMON_START_SECONDS
+    while not link.is_there():
+        if clock.monotonic() >= deadline or not _server_starts_daemon(directory):
+            return None
+        Event().wait(DAEMON_POLL_SECONDS)
+    return link
+
+
+def _server_starts_daemon(directory: Path) -> bool:
+    """True if a server runs on the directory, a folder is watched there, and the daemon's packages are installed."""
+    from vedette.extras import missing_packages
+    from vedette.handshake.config import WatchType
+    from vedette.handshake.tables.handshake_db import FILE_NAME
+    from vedette.processes.server_file import read_server_file
+
+    if (
+        read_server_file(directory) is None
+        or not (directory / FILE_NAME).is_file()
+        or missing_packages("files")
+    ):
+        return False
+    with open_tables(str(directory)) as tables:
+        return any(row.config.watch_type is not WatchType.SOURCE for row in tables.watches())
 
 
 def found_watch(tables: HandshakeTables, named: str) -> WatchRow:

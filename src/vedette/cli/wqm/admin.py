@@ -18,6 +18,7 @@ from vedette.cli.wqm.access import (
     directory_at,
     open_tables,
     open_vectors,
+    running_daemon,
     show,
 )
 
@@ -101,9 +102,8 @@ def system_stats(data: DataOption = DEFAULT_DATA, format: FormatOption = Format.
 
 
 def _collections(directory: Path) -> Mapping[str, int]:
-    link = daemon_link(directory)
-    if link.is_there():
-        return link.collections()
+    if (daemon := running_daemon(directory)) is not None:
+        return daemon.collections()
     with open_vectors(directory) as store:
         return store.collections()
 

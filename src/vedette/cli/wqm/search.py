@@ -12,9 +12,9 @@ from vedette.cli.options import DEFAULT_DATA, DataOption
 from vedette.cli.wqm.access import (
     Format,
     FormatOption,
-    daemon_link,
     directory_at,
     open_vectors,
+    running_daemon,
     settings_at,
     show,
 )
@@ -67,11 +67,10 @@ def _found(directory: Path, text: str, collection: str, limit: int) -> list[Sear
     """By the daemon that holds the vectors, should one run; else here."""
     from vedette.search.embedding import embedder_named
 
-    link, settings = daemon_link(directory), settings_at(directory)
-    if link.is_there():
-        return link.search(collection, text, limit)
+    if (daemon := running_daemon(directory)) is not None:
+        return daemon.search(collection, text, limit)
     require_extra("files", "`wqm search`")
-    embedder = embedder_named(settings.embedder)
+    embedder = embedder_named(settings_at(directory).embedder)
     (vector,) = embedder.embed([text])
     with open_vectors(directory) as store:
         return store.search(collection, vector, embedder.name, limit)

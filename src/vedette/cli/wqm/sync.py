@@ -19,6 +19,7 @@ from vedette.cli.wqm.access import (
     found_watch,
     open_tables,
     open_vectors,
+    running_daemon,
     settings_at,
 )
 from vedette.extras import require_extra
@@ -69,7 +70,7 @@ def sync(
             )
         seen = SeenFiles(directory / FILE_NAME)
         try:
-            if not dry_run and daemon_link(directory).is_there():
+            if not dry_run and running_daemon(directory) is not None:
                 fine = [_asked_for(watch_id, tables, seen, directory) for watch_id in chosen]
             elif dry_run:
                 fine = [_looked(watch_id, tables, seen) for watch_id in chosen]

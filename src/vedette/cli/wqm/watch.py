@@ -20,11 +20,11 @@ from vedette.cli.wqm.access import (
     WatchArgument,
     clock_of,
     confirm,
-    daemon_link,
     directory_at,
     found_watch,
     open_tables,
     open_vectors,
+    running_daemon,
     show,
 )
 from vedette.cli.wqm.exclusions import exclusions
@@ -309,10 +309,9 @@ def _removed(directory: Path, row: WatchRow, known: set[str], tables: HandshakeT
 
     root, others = row.config.path.rstrip("/"), OtherTakers(tables, row.config, clock_of())
     paths = [path for path in (f"{root}/{name}" for name in known) if not others.take(path)]
-    link = daemon_link(directory)
-    if link.is_there():
+    if (daemon := running_daemon(directory)) is not None:
         tables.remove_watch(row.watch_id)
-        return link.remove(row.watch_id, row.config.collection, paths)
+        return daemon.remove(row.watch_id, row.config.collection, paths)
     removed = 0
     if paths:
         with open_vectors(directory) as store:
