@@ -32,7 +32,7 @@ setup-bench:
 	@scripts/ensure-push-servers
 
 run: setup ## start Vedette with a demo
-	.venv/bin/vedette serve --demo $(ARGS)
+	.venv/bin/vedette serve --demo --data demo-data $(ARGS)
 
 test: setup-dev ## run the test suite
 	@scripts/ensure-postgres

@@ -1,4 +1,4 @@
-"""Vedette: say once what you care about, and be told the moment it becomes true, changes, or stops being true.
+"""Vedette, a reactive database: WATCH sends an event whenever a match appears, changes or disappears.
 
     import vedette
 
@@ -7,7 +7,7 @@
     s = db.session()
     w = s.watch('WATCH t: Task WHERE t.status = "done" RETURN t.title')
 
-What stands here is loaded when it is first used: the command line answers `--help` without the engine.
+Names are imported on first use, so `vedette --help` does not load the engine.
 """
 
 from importlib import import_module

@@ -170,7 +170,7 @@ def test_serve_starts_answers_and_stops(installation: Installation, tmp_path: Pa
 
 
 def test_demo_runs_without_extras(installation: Installation, tmp_path: Path) -> None:
-    with installation.serve(tmp_path, "--demo", "--pace", "0.05") as server:
+    with installation.serve(tmp_path, "--demo", "--pace", "0.05", "--log-level", "info") as server:
         printed = server.wait_for("Ctrl-C", "todo ▸ doing")
         assert server.stop() == 0
     assert "wqm" not in printed, "the demo offers a search that cannot work"

@@ -1,4 +1,4 @@
-"""How our programs are called from where the user is: what a hint says must work as it stands."""
+"""How to call our programs from where the user is. Hints print this path, so that they can be copied."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import shutil
 import sys
 from pathlib import Path
 
-__all__ = ["as_typed"]
+__all__ = ["command_path"]
 
 
-def as_typed(program: str, interpreter: str = sys.executable) -> str:
-    """By its name where that is enough; else by its place beside the interpreter, from here when it is below."""
-    beside = Path(interpreter).with_name(program)
-    if shutil.which(program) is not None or not beside.is_file():
+def command_path(program: str, interpreter: str = sys.executable) -> str:
+    """Return what to type for a program that is installed beside the interpreter.
+
+    This is its bare name if the shell finds exactly this program, and otherwise its path, relative if it is below the
+    current directory.
+    """
+    beside, found = Path(interpreter).with_name(program), shutil.which(program)
+    if not beside.is_file() or (found is not None and Path(found).samefile(beside)):
         return program
     here = Path.cwd()
     return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)

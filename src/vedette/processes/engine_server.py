@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -11,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
 
 from vedette.console.app import HttpServer, make_app
 from vedette.console.http_server import MOST_CONNECTIONS
@@ -25,10 +25,9 @@ from vedette.processes.ports import taken_port
 from vedette.processes.server_file import FILE, ServerFile, write_server_file
 from vedette.transport.unix_socket import socket_path
 
-if TYPE_CHECKING:
-    from vedette.cli.output.display import TableDisplay
+__all__ = ["DemoActivity", "ServeOptions", "missing", "serve_home", "stop_asked"]
 
-__all__ = ["DemoLife", "ServeOptions", "missing", "serve_home", "stop_asked"]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,22 +127,21 @@ def stop_asked(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     loop.add_reader(descriptor, gone)
 
 
-class DemoLife(Thread):
-    """Lets something happen in the demo, every few seconds, until it is told to stop."""
+class DemoActivity(Thread):
+    """Changes the demo's board every `pace_seconds`, until `stop`. The changes are logged at level info."""
 
-    def __init__(self, home: Vedette, display: TableDisplay, pace_seconds: float) -> None:
+    def __init__(self, home: Vedette, pace_seconds: float) -> None:
         super().__init__(name="vedette-demo", daemon=True)
-        self._home, self._display, self._pace = home, display, pace_seconds
-        self._over = Event()
+        self._home, self._pace = home, pace_seconds
+        self._stopped = Event()
 
     def run(self) -> None:
-        from vedette.processes.demo import board as demo
+        from vedette.processes.demo import board
 
-        with self._home.database(demo.DATABASE).session() as session:
-            while not self._over.wait(self._pace):
-                moment = self._home.clock.now().strftime("%H:%M:%S")
-                self._display.out.print(f"{moment}  {demo.advance(session)}", soft_wrap=True)
+        with self._home.database(board.DATABASE).session() as session:
+            while not self._stopped.wait(self._pace):
+                log.info("Demo: %s", board.advance(session), extra={"action": "demo.advanced"})
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         self.join()

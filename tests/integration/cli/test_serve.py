@@ -59,19 +59,36 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_demo_lives_until_it_is_told_to_stop(number: signal.Signals, folder: Path) -> None:
-    with served("--demo", "--pace", "0.05", "--no-pipeline") as process:
+def test_the_demo_changes_until_it_is_stopped(number: signal.Signals, folder: Path) -> None:
+    with served("--demo", "--pace", "0.05", "--no-pipeline", "--log-level", "info") as process:
         seen = read_until(process, "todo ▸ doing, Ada takes it")
         process.send_signal(number)
         seen += process.communicate(timeout=60)[0]
     assert process.returncode == 0
-    assert "ws://127.0.0.1:" in seen
+    assert "  ws://127.0.0.1:" in seen
     assert "vedette shell data --database demo" in seen
-    assert "| Draw the floor plan | todo" in seen, "the board is shown"
-    assert seen.splitlines()[-1] == "Stopped; data is closed in good order."
+    assert seen.count("Stopped. data was closed cleanly.") == 1
     with vedette.open("data") as db, db.database("demo").session() as session:
         ((people,),) = session.execute("MATCH p: Person RETURN COUNT(*)").rows
         assert people == 3
+
+
+def test_the_screen_of_the_demo_stays(folder: Path) -> None:
+    """Changes of the board are not printed: they would push the screen away."""
+    with served("--demo", "--pace", "0.05", "--no-pipeline") as process:
+        read_until(process, "wqm search")
+        with connect_sync(url_of(folder / "data"), database="demo") as session:
+            watch = session.watch("WATCH t: Task RETURN t.status")
+            while (event := watch.next(timeout=60)) is not None and event.type == "initial":
+                pass
+        process.terminate()
+        assert process.communicate(timeout=60)[0] == "Stopped. data was closed cleanly.\n"
+
+
+def url_of(directory: Path) -> str:
+    found = read_server_file(directory)
+    assert found is not None
+    return f"ws://{found.host}:{found.port}"
 
 
 def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
@@ -95,6 +112,26 @@ def test_the_demo_has_a_folder_that_can_be_searched(folder: Path) -> None:
         assert process.wait(60) == 0
 
 
+def test_a_folder_is_synced_and_searched_while_the_server_starts_its_daemon(folder: Path) -> None:
+    """The commands wait for the daemon. Opening the vectors themselves would lock them against it."""
+    (folder / "notes").mkdir()
+    (folder / "notes" / "cat.md").write_text("# The cat\nIt sleeps in the wheelbarrow.\n")
+    wqm = str(PROGRAM.with_name("wqm"))
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([wqm, *arguments], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    with served("--no-pipeline") as process:
+        read_until(process, "vedette shell")
+        run("watch", "add", "notes", "--collection", "notes")
+        assert "taken up by the daemon" in run("watch", "sync", "notes")
+        assert "cat.md" in run("search", "where does the cat sleep", "--collection", "notes")
+        process.terminate()
+        process.communicate(timeout=60)
+
+
 def search_until(question: str, words: str) -> str:
     """Search until the best place has these words; the name of its file."""
     link = daemon_link(Path("data"))
@@ -116,15 +153,15 @@ def command_of(pid: int) -> str:
 
 def test_without_the_demo_it_waits(folder: Path) -> None:
     with served("--data", "elsewhere") as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         process.terminate()
-        assert process.communicate(timeout=60)[0] == "Stopped; elsewhere is closed in good order.\n"
+        assert process.communicate(timeout=60)[0] == "Stopped. elsewhere was closed cleanly.\n"
     assert process.returncode == 0
 
 
 def test_a_second_engine_is_refused_while_it_runs(folder: Path) -> None:
     with served() as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         found = read_server_file(folder / "data")
         assert found is not None
         command: list[str] = [str(PROGRAM), "serve", "--port", "0", "--http-port", "0"]
@@ -183,7 +220,7 @@ def command(*arguments: str, given: str | None = None) -> str:
 
 def test_commands_go_through_the_running_server(folder: Path) -> None:
     with served() as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         (folder / "board.mew").write_text("node Note { text: String }\n")
         assert "Note" in command("define", "board.mew")
         command("run", "-", given='SPAWN n: Note { text = "hello" }')
@@ -199,14 +236,14 @@ def test_commands_go_through_the_running_server(folder: Path) -> None:
 
 def test_an_engine_that_dies_is_started_again_and_nothing_is_lost(folder: Path) -> None:
     with served() as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         first = read_server_file(folder / "data")
         assert first is not None
         (folder / "board.mew").write_text("node Note { text: String }\n")
         command("define", "board.mew")
         command("run", "-", given='SPAWN n: Note { text = "kept" }')
         os.kill(first.pid, signal.SIGKILL)
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         assert "kept" in command("run", "-", given="MATCH n: Note RETURN n.text")
         process.terminate()
         process.communicate(timeout=60)
@@ -215,10 +252,10 @@ def test_an_engine_that_dies_is_started_again_and_nothing_is_lost(folder: Path) 
 
 def test_when_the_supervisor_is_killed_its_engine_ends(folder: Path) -> None:
     with served() as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         process.kill()
         assert process.stdout is not None
-        assert "Stopped; data is closed in good order." in process.stdout.read()
+        assert "Stopped. data was closed cleanly." in process.stdout.read()
 
 
 def renew(process: subprocess.Popen[str], folder: Path, n: int) -> None:
@@ -252,7 +289,7 @@ def test_workers_share_a_port_and_end_without_a_loss(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with served("--port", str(port), "--workers", "2") as process:
-        read_until(process, "curl -N")
+        read_until(process, "vedette shell")
         for worker in (0, 1):
             worker_process(folder, worker)
         with (
@@ -298,13 +335,13 @@ def test_the_board_is_filled_once() -> None:
         assert demo.prepare(db.database("demo"))
         assert not demo.prepare(db.database("demo"))
         with db.database("demo").session() as session:
-            assert len(session.execute(demo.EXAMPLE).rows) == len(demo.TASKS)
-            assert len(session.execute(demo.OVERVIEW).rows) == len(demo.PEOPLE)
+            assert session.execute("MATCH t: Task RETURN COUNT(*)").rows == [(len(demo.TASKS),)]
+            assert session.execute("MATCH p: Person RETURN COUNT(*)").rows == [(len(demo.PEOPLE),)]
 
 
 def test_the_board_is_a_source_of_the_pipeline(folder: Path) -> None:
     for _ in range(2):
-        assert demo.add_source(folder) == "WATCH t: board::Task RETURN t.title, t.status"
+        demo.add_source(folder)
     journal = open_journal(folder)
     ((name, kind, tenant),) = [(source.name, source.kind, source.tenant) for source in journal.sources()]
     assert (name, kind, tenant) == ("board", "graph", "demo")

@@ -100,7 +100,7 @@ class Server:
 def running(folder: Path, *arguments: str) -> Iterator[Server]:
     server = Server(folder, *arguments)
     try:
-        server.wait_for(lambda: any("curl -N" in line for line in server.out))
+        server.wait_for(lambda: any("vedette shell" in line for line in server.out))
         yield server
     finally:
         server.kill()

@@ -20,7 +20,7 @@ __all__ = ["app"]
 
 app = new_program(
     "vedette",
-    help="A reactive watch platform: a graph that tells you when what you care about becomes true, changes or ends.",
+    help="A reactive database: one WATCH statement for live queries, work queues, triggers and search.",
     epilog="Start with `vedette serve --demo`, or `vedette shell` and `.help`. Each command has its own --help.",
 )
 for command in (serve, gateway, pipeline, capture, replay, shadow, shell, run, watch, define, parse, doctor):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vedette.cli.command_path import as_typed
 from vedette.cli.options import DEFAULT_DATA, DataOption, LogFormatOption, LogLevelOption, directory_of
 from vedette.extras import missing_packages
 from vedette.processes.logging_setup import (
@@ -21,9 +20,7 @@ from vedette.processes.logging_setup import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from vedette.cli.output.display import TableDisplay
+    from vedette.cli.vedette.serve_screen import ScreenFacts
     from vedette.engine.data_directory import Vedette
     from vedette.processes.server_file import ServerFile
 
@@ -129,14 +126,15 @@ def _engine(
 
     from vedette.cli.data_access import open_place
     from vedette.cli.output.display import TableDisplay
-    from vedette.processes.engine_server import DemoLife, ServeOptions, serve_home, stop_asked
+    from vedette.cli.vedette.serve_screen import screen_lines
+    from vedette.processes.engine_server import DemoActivity, ServeOptions, serve_home, stop_asked
 
     display = TableDisplay()
     options = ServeOptions(
         host=host, port=port, http_port=http_port, workers=workers, directory=directory_of(data)
     )
     with open_place(data, display=display, alone=True) as home:
-        life = DemoLife(home, display, demo_pace) if demo_pace is not None else None
+        activity = DemoActivity(home, demo_pace) if demo_pace is not None else None
 
         async def main() -> None:
             stop = asyncio.Event()
@@ -145,50 +143,46 @@ def _engine(
             await serve_home(home, options, started=started, stop=stop)
 
         def started(found: ServerFile) -> None:
-            _introduce(home, display, found, data, demo=life is not None)
-            if life is not None and pipeline and options.directory and not missing_packages("pipeline"):
-                _show_source(display, options.directory, data)
-            if life is not None:
-                life.start()
+            for line in screen_lines(_screen_facts(home, found, data, demo_pace, pipeline=pipeline)):
+                display.out.print(line, soft_wrap=True, style="bold" if line.startswith("  ") else "")
+            if activity is not None:
+                activity.start()
 
         try:
             uvloop.run(main())
         finally:
-            if life is not None and life.is_alive():
-                life.stop()
-    display.out.print(f"Stopped; {data} is closed in good order.")
+            if activity is not None and activity.is_alive():
+                activity.stop()
+    display.out.print(f"Stopped. {data} was closed cleanly.")
 
 
-def _introduce(home: Vedette, display: TableDisplay, found: ServerFile, data: str, *, demo: bool) -> None:
-    from vedette.processes.demo import files as demo_files
+def _screen_facts(
+    home: Vedette, found: ServerFile, data: str, demo_seconds: float | None, *, pipeline: bool
+) -> ScreenFacts:
+    """Prepare the demo, if there is one, and return what the screen shows."""
+    from vedette.cli.vedette.serve_screen import ScreenFacts
 
-    directory = directory_of(data)
-    samples = demo and directory is not None and not missing_packages("files")
-    if demo:
-        _show_board(home, display)
-    if samples and directory is not None:
-        _show_samples(directory, display)
-    secure, guarded = bool(home.settings.tls_certificate), bool(home.settings.auth_keys)
-    host = reachable(found.host)
-    web = f"{'https' if secure else 'http'}://{host}:{found.http_port}"
-    databases = ", ".join(home.databases())
-    display.out.print(f"Vedette serves {home.location} (databases: {databases}).", soft_wrap=True)
-    place = f"{'wss' if secure else 'ws'}://{host}:{found.port}"
-    display.out.print(f"Clients: {place}   Console and HTTP: {web}   Ctrl-C ends it.", soft_wrap=True)
-    where, database = f" --data {data}" if data != DEFAULT_DATA else "", "demo" if demo else "default"
-    collection = "Task" if demo else "YourType"
-    token = '-H "Authorization: Bearer $TOKEN" ' if guarded else ""
-    commands = [
-        f"{as_typed('vedette')} watch 'WATCH t: {collection} RETURN t'{where} --database {database}",
-        f"{as_typed('vedette')} shell {data} --database {database}",
-        f"curl -N {token}'{web}/realtime/sse?database={database}&collection={collection}'",
-    ]
-    if samples:
-        search = f"search '{demo_files.QUESTION}' --collection {demo_files.COLLECTION}{where}"
-        commands.append(f"{as_typed('wqm')} {search}")
-    display.out.print("Try next, in another terminal:")
-    for command in commands:
-        display.out.print(f"  {command}", soft_wrap=True, style="bold")
+    demo_folder, demo_source, directory = None, False, directory_of(data)
+    if demo_seconds is not None:
+        from vedette.processes.demo import board, files
+
+        board.prepare(home.database(board.DATABASE))
+        if directory is not None and not missing_packages("files"):
+            demo_folder = str(files.watch_samples(directory))
+        if directory is not None and pipeline and not missing_packages("pipeline"):
+            board.add_source(directory)
+            demo_source = True
+    secure, host = bool(home.settings.tls_certificate), reachable(found.host)
+    return ScreenFacts(
+        data=data,
+        databases=home.databases(),
+        websocket_url=f"{'wss' if secure else 'ws'}://{host}:{found.port}",
+        http_url=f"{'https' if secure else 'http'}://{host}:{found.http_port}",
+        requires_token=bool(home.settings.auth_keys),
+        demo_seconds=demo_seconds,
+        demo_folder=demo_folder,
+        demo_source=demo_source,
+    )
 
 
 def reachable(host: str) -> str:
@@ -196,38 +190,3 @@ def reachable(host: str) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
         return gethostname()
     return f"[{host}]" if ":" in host else host
-
-
-def _show_source(display: TableDisplay, directory: Path, data: str) -> None:
-    from vedette.processes.demo import board as demo
-
-    watch = demo.add_source(directory)
-    where = f" --data {data}" if data != DEFAULT_DATA else ""
-    display.out.print(
-        "The same through the pipeline on Spark, which reads the board's log (it needs some seconds):"
-    )
-    command = f"{as_typed('vedette')} watch '{watch}'{where} --database {demo.DATABASE}"
-    display.out.print(f"  {command}", soft_wrap=True, style="bold")
-
-
-def _show_samples(directory: Path, display: TableDisplay) -> None:
-    from vedette.processes.demo.files import watch_samples
-
-    folder = watch_samples(directory)
-    display.out.print(
-        f"A folder that is watched, {folder}: search it, change it, search it again.\n", soft_wrap=True
-    )
-
-
-def _show_board(home: Vedette, display: TableDisplay) -> None:
-    from vedette.processes.demo import board as demo
-
-    database = home.database(demo.DATABASE)
-    filled = demo.prepare(database)
-    display.out.print(
-        f"\nA project board, {'made just now' if filled else 'as it was left'}: the database `demo`.\n"
-    )
-    with database.session() as session:
-        for statement in (demo.OVERVIEW, demo.EXAMPLE):
-            display.out.print(f"{statement};", style="bold")
-            display.result(session.execute(statement))

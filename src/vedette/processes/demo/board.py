@@ -9,11 +9,13 @@ from typing import Final
 from vedette.engine.database import Database
 from vedette.engine.session.session import Session
 
-__all__ = ["DATABASE", "EXAMPLE", "OVERVIEW", "SOURCE", "add_source", "advance", "prepare"]
+__all__ = ["DATABASE", "SOURCE", "SOURCE_WATCH", "WATCH", "add_source", "advance", "prepare"]
 
 DATABASE: Final = "demo"
 SOURCE: Final = "board"
-"""The board's own log as an external collection: what is done with MongoDB and PostgreSQL, without either."""
+"""The board's own log as an external collection: it shows the pipeline without MongoDB or PostgreSQL."""
+WATCH: Final = "WATCH t: Task RETURN t.title, t.status"
+SOURCE_WATCH: Final = f"WATCH t: {SOURCE}::Task RETURN t.title, t.status"
 
 ONTOLOGY: Final = """\
 ontology Board {
@@ -60,15 +62,6 @@ MOVES: Final = {"todo": "doing", "doing": "review", "review": "done"}
 FEWEST_OPEN = 3
 MOST_DONE = 5
 
-EXAMPLE: Final = (
-    'MATCH t: Task WHERE t.status != "done"\n'
-    "OPTIONAL MATCH p: Person, assigned_to(t, p)\n"
-    "RETURN t.title, t.status, t.priority, p.name AS who ORDER BY t.priority DESC, t.title"
-)
-OVERVIEW: Final = (
-    "MATCH p: Person RETURN p.name, p.role, COUNT(t: Task, assigned_to(t, p)) AS tasks ORDER BY p.name"
-)
-
 _NEXT: Final = """\
 MATCH t: Task WHERE t.status != "done" AND NOT EXISTS(b: Task, blocks(b, t) WHERE b.status != "done")
 RETURN t.id, t.title, t.status ORDER BY t.moved_at, t.priority DESC LIMIT 1"""
@@ -80,8 +73,8 @@ _OLDEST_DONE: Final = (
 )
 
 
-def add_source(directory: Path) -> str:
-    """Make the board's own log a source of the pipeline, once; a WATCH over it, which Spark then answers."""
+def add_source(directory: Path) -> None:
+    """Make the board's own log a source of the pipeline, unless it is one. The pipeline then answers SOURCE_WATCH."""
     from vedette.sources.journal.seam import open_journal
     from vedette.sources.records import Source
 
@@ -93,7 +86,6 @@ def add_source(directory: Path) -> str:
             )
     finally:
         journal.close()
-    return f"WATCH t: {SOURCE}::Task RETURN t.title, t.status"
 
 
 def prepare(database: Database) -> bool:

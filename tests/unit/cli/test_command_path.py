@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.cli.command_path import as_typed
+from vedette.cli.command_path import command_path
 
 
 @pytest.fixture
@@ -24,6 +24,7 @@ def installed(tmp_path: Path) -> Path:
     [
         ("{bin}", "project", "wqm"),
         ("/nowhere", "project", ".venv/bin/wqm"),
+        ("{other}", "project", ".venv/bin/wqm"),  # the shell finds another installation
         ("/nowhere", ".", "project/.venv/bin/wqm"),
         ("/nowhere", "elsewhere", "{bin}/wqm"),
     ],
@@ -32,7 +33,10 @@ def test_a_program(
     installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, here: str, wanted: str
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setenv("PATH", path.format(bin=installed.parent))
+    (tmp_path / "elsewhere" / "wqm").touch(mode=0o755)
+    monkeypatch.setenv("PATH", path.format(bin=installed.parent, other=tmp_path / "elsewhere"))
     monkeypatch.chdir(tmp_path / here)
-    assert as_typed("wqm", str(installed)) == wanted.format(bin=installed.parent)
-    assert as_typed("vedette", str(installed)) == "vedette", "it is not there: its name says what to look for"
+    assert command_path("wqm", str(installed)) == wanted.format(bin=installed.parent)
+    assert command_path("vedette", str(installed)) == "vedette", (
+        "it is not there: its name says what to look for"
+    )
