@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 ARGS ?=
 
-.PHONY: help setup setup-dev setup-bench run test test-under-load check format coverage soak bench lock clean
+.PHONY: help setup setup-dev setup-bench run test test-under-load check format coverage soak bench bench-compare lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -71,6 +71,11 @@ soak: setup-dev ## the long form of the tests: many kills, long oracles
 
 bench: setup-bench ## measure, beside peers
 	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+bench-compare: ## compare two commits: BASE=<commit> ARGS="--quick --only CASE ..."
+	@test -n "$(BASE)" || { echo 'usage: make bench-compare BASE=<commit> [ARGS="--quick --only CASE ..."]' >&2; exit 2; }
+	@scripts/setup .venv requirements.lock
+	.venv/bin/python -m benchmarks.compare $(BASE) $(ARGS)
 
 lock: ## write the lock files anew; ARGS=--upgrade moves the versions
 	scripts/lock $(ARGS)
