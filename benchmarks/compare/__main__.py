@@ -42,6 +42,8 @@ def _arguments(words: Sequence[str]) -> Namespace:
 def main(words: Sequence[str]) -> int:
     asked = _arguments(words)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)  # a log file has no width of its own
     try:
         old, new = full_commit(asked.base), full_commit(asked.new)
     except ValueError as error:
