@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from vedette.clock import Clock, SystemClock
 from vedette.pipeline.checkpoint import first_offset
 from vedette.pipeline.queries.delivering_source import COUNTS, telling_source
+from vedette.pipeline.queries.query_start import start_query
 from vedette.pipeline.task import PipelineContext
 
 __all__ = ["METRICS", "start_stream", "stop_stream"]
@@ -45,13 +46,12 @@ def start_stream(
         "maxrows": str(max_rows),
     }
     outcomes = session.readStream.format(source.name()).options(**options).load()
-    return (
+    return start_query(
         outcomes.observe(METRICS, collect_list(COUNTS).alias(COUNTS))
         .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime="0 seconds")
-        .start()
     )
 
 

@@ -33,6 +33,7 @@ from vedette.pipeline.deduplicate import deduplicate
 from vedette.pipeline.deliver import deliver_windows
 from vedette.pipeline.match import DecodedBatch
 from vedette.pipeline.normalize import normalize
+from vedette.pipeline.queries.query_start import start_query
 from vedette.pipeline.schema import PROGRESS, WINDOW_ROWS, WINDOW_TOLD, spark_schema
 from vedette.pipeline.sequence import sequence
 from vedette.pipeline.task import PipelineContext
@@ -96,13 +97,12 @@ def start_windows(
         fold, spark_schema(WINDOW_TOLD), "held binary", "append", "NoTimeout"
     )
     outcomes = told.mapInArrow(_deliver(context), spark_schema(_OUTCOME))
-    return (
+    return start_query(
         outcomes.observe(WINDOW_METRICS, *[sum_(field.name).alias(field.name) for field in _OUTCOME])
         .writeStream.format("noop")
         .queryName(f"vedette {checkpoint.name}")
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime="0 seconds")
-        .start()
     )
 
 
