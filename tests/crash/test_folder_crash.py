@@ -104,7 +104,7 @@ def test_the_daemon_is_killed_again_and_again(places: tuple[Path, Path], seed: i
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_spark_driver_is_killed(places: tuple[Path, Path], seed: int, tmp_path: Path) -> None:
     (root, data), chance = places, random.Random(seed)

@@ -37,7 +37,7 @@ def served(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[
     finally:
         process.terminate()
         try:
-            process.wait(60)
+            process.wait(200)
         finally:
             process.kill()
 
@@ -46,7 +46,7 @@ def served(folder: Path, port: int, *options: str) -> Iterator[subprocess.Popen[
 def connected(port: int) -> Iterator[vedette.BlockingSession]:
     """A client, as soon as somebody listens."""
     clock, pause = SystemClock(), Flag()
-    end = clock.monotonic() + 60
+    end = clock.monotonic() + 240
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -100,14 +100,14 @@ def test_a_worker_dies_in_mid_stream(shop: Shop, tmp_path: Path):
     everything = shop.subscribe("all", "true")
     with cluster(tmp_path) as (master, first), started(tmp_path, "driver", *driver(tmp_path, master)):
         last = shop.write(("first", {"n": 0}))
-        assert shop.receiver.wait_for(partial(complete, shop, last), 120)
-        assert shop.receiver.wait_for(lambda: bool(executors(tmp_path / "w1")), 60)
+        assert shop.receiver.wait_for(partial(complete, shop, last), 240)
+        assert shop.receiver.wait_for(lambda: bool(executors(tmp_path / "w1")), 240)
         for turn in range(20):
             last = shop.write(*((f"k{turn}.{n}", {"n": n}) for n in range(20)))
             assert shop.receiver.wait_for(partial(told, shop, 20 * turn), 120)  # one append ahead of it
             if turn == 5:
                 with_group(first, signal.SIGKILL)
-        assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+        assert shop.receiver.wait_for(partial(complete, shop, last), 240)
     unique = shop.receiver.unique
     assert len(unique) == 401
     assert all(change.enter == [everything] for change in unique.values())
@@ -123,16 +123,16 @@ def test_a_worker_and_the_driver_die(shop: Shop, tmp_path: Path):
     with cluster(tmp_path) as (master, first):
         with started(tmp_path, "driver", *driver(tmp_path, master)) as running:
             last = shop.write(("first", {"n": 0}))
-            assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+            assert shop.receiver.wait_for(partial(complete, shop, last), 240)
             with_group(first, signal.SIGKILL)
             last = shop.write(*((f"a{n}", {"n": n}) for n in range(200)))
-            assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+            assert shop.receiver.wait_for(partial(complete, shop, last), 240)
             last = shop.write(*((f"b{n}", {"n": n}) for n in range(200)))
             Flag().wait(0.05)
             with_group(running, signal.SIGKILL)
         with started(tmp_path, "again", *driver(tmp_path, master)):
             last = shop.write(*((f"c{n}", {"n": n}) for n in range(200)))
-            assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+            assert shop.receiver.wait_for(partial(complete, shop, last), 240)
     unique = shop.receiver.unique
     assert len(unique) == 601
     assert all(everything in change.enter for change in unique.values())

@@ -70,7 +70,7 @@ def pipeline_pid(folder: Path) -> int | None:
     return int(status["pid"]) if status["state"] == "running" else None
 
 
-@pytest.mark.timeout(600)  # Spark starts twice
+@pytest.mark.timeout(900)  # Spark starts twice
 def test_nothing_is_lost_and_nothing_told_twice_while_parts_are_killed(shop: str, tmp_path: Path):
     slot = "end_to_end"
     options = ["--name", "shop", "--option", "tables=orders", "--option", f"slot={slot}"]

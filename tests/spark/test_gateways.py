@@ -54,7 +54,7 @@ class Upkeep(Thread):
 
 def follow(watch: Any, picture: Picture, until: Any) -> None:
     while not until():
-        event = watch.next(timeout=120)
+        event = watch.next(timeout=240)
         assert event is not None
         picture.take(event)
 

@@ -58,14 +58,14 @@ def test_from_a_commit_to_a_gateway_also_when_the_planner_dies(
         try:
             with db.session() as s:
                 s.execute('SPAWN t: Task { title = "one", n = 2 }')
-                assert receiver.wait_for(lambda: len(told(receiver)) == 1, 120)
+                assert receiver.wait_for(lambda: len(told(receiver)) == 1, 240)
                 for pid in planners(receiver):
                     os.kill(pid, signal.SIGKILL)
                 s.execute('SPAWN t: Task { title = "not this", n = 1 }')
                 s.execute('SPAWN t: Task { title = "two", n = 3 }')
                 s.execute('MATCH t: Task WHERE t.title = "one" SET t.n = 7')
                 s.execute('MATCH t: Task WHERE t.title = "one" SET t.title = "uno"')
-                assert receiver.wait_for(lambda: len(told(receiver)) == 3, 120)
+                assert receiver.wait_for(lambda: len(told(receiver)) == 3, 240)
         finally:
             stop.set()
             thread.join()

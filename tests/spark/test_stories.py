@@ -136,7 +136,7 @@ def tell_all(spark: Any, shop: Shop, numbers: dict[int, Asked], checkpoint: Path
     query = start_stream(spark, shop.context, checkpoint, start=0)
     try:
         assert shop.receiver.wait_for(
-            lambda: any(frame.offset >= last for frame in shop.receiver.completed), 120
+            lambda: any(frame.offset >= last for frame in shop.receiver.completed), 240
         )
     finally:
         stop_stream(query)

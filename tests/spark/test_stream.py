@@ -83,7 +83,7 @@ def test_a_killed_worker_costs_a_retry_and_no_change(spark: Any, shop: Shop, tmp
             # The worker says its process id when it connects. (The planner's process is another matter: the service
             # starts the query again, see test_service.py.)
             os.kill(latest_alive(shop), signal.SIGKILL)
-            assert shop.receiver.wait_for(partial(complete, shop, last), 120)
+            assert shop.receiver.wait_for(partial(complete, shop, last), 240)
         assert query.isActive
         unique = shop.receiver.unique
         assert len(unique) == 601

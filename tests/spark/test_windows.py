@@ -87,29 +87,29 @@ def test_windows_survive_a_killed_worker_and_a_restart(spark: Any, shop: Shop, t
         in_lists, in_counts = watch(shop, "listed", LISTED), watch(shop, "counted", COUNTED)
         in_sight, in_both = watch(shop, "seen", COUNTED, SIGHT), watch(shop, "united", UNITED)
         write(shop, 3, 4)
-        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 120)
-        assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 60)
-        assert shop.receiver.wait_for(lambda: counted(shop, in_sight) == {"paid": (3, 5)}, 60)
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4], 240)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_counts) == {"paid": (4, 10)}, 240)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_sight) == {"paid": (3, 5)}, 240)
         os.kill(int(shop.receiver.senders[-1].split()[-1]), signal.SIGKILL)
         write(shop, 5)
         write(shop, 1, status="open")
         shop.write(("k0", {"n": 0}), ("k9", {"n": 9}), collection=BOTH[1])
-        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5], 120)
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5], 240)
         assert shop.receiver.wait_for(
-            lambda: counted(shop, in_counts) == {"paid": (4, 14), "open": (1, 1)}, 60
+            lambda: counted(shop, in_counts) == {"paid": (4, 14), "open": (1, 1)}, 240
         )
     finally:
         query.stop()  # in the middle of whatever it does
     write(shop, 6)
     query = start_windows(spark, shop.context, checkpoint, lateness_ms=100)
     try:
-        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 120)
-        assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 60)
+        assert shop.receiver.wait_for(lambda: listed(shop, in_lists) == [3, 4, 5, 6], 240)
+        assert shop.receiver.wait_for(lambda: counted(shop, in_counts)["paid"] == (5, 20), 240)
         assert shop.receiver.wait_for(
-            lambda: counted(shop, in_sight) == {"paid": (4, 15), "open": (1, 1)}, 60
+            lambda: counted(shop, in_sight) == {"paid": (4, 15), "open": (1, 1)}, 240
         )
         assert shop.receiver.wait_for(
-            lambda: told(shop, in_both)[-1]["match"] == {"n": 3, "them": [1, 2, 0]}, 60
+            lambda: told(shop, in_both)[-1]["match"] == {"n": 3, "them": [1, 2, 0]}, 240
         )
         types = [event["type"] for event in told(shop, in_counts)]
         assert types[0] == "initial"

@@ -55,7 +55,7 @@ class IngestReceiver:
         with self._bell:
             return {(c.partition, c.epoch, c.seq): c for c in self.changes if not c.again}
 
-    def wait_for(self, condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 240.0) -> bool:
         """Wait until the condition holds after some delivery; false when the time is over."""
         clock = SystemClock()
         end = clock.monotonic() + seconds
