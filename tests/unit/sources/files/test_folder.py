@@ -478,7 +478,11 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(_STEPS, st.sets(st.sampled_from(["", "a", "b", "a/b", "c"])))
 def test_a_rescan_and_what_it_left_find_all_that_a_scan_finds(
     steps: list[tuple[str, str, str, str]], heard: set[str]
