@@ -26,7 +26,7 @@ from vedette.extras import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 WHEELS = ROOT / "build" / "wheels"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 200.0
 """How long a process may take, on a busy machine."""
 
 

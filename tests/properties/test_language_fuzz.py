@@ -222,13 +222,13 @@ GROWING: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
 
 
 def cost(read: Callable[[str], object], text: str) -> float:
-    """The least of a few runs, in seconds of this process."""
+    """CPU time of this thread, the least of a few runs, in seconds."""
     least = float("inf")
     for _ in range(3):
-        start = time.process_time()
+        start = time.thread_time()
         with contextlib.suppress(VedetteError):
             read(text)
-        least = min(least, time.process_time() - start)
+        least = min(least, time.thread_time() - start)
     return least
 
 
@@ -236,10 +236,13 @@ def cost(read: Callable[[str], object], text: str) -> float:
 def test_time_grows_with_the_text(name: str) -> None:
     """Four times the text costs about four times as much; quadratic would be sixteen times."""
     read, text = GROWING[name]
-    gc.collect()
-    gc.disable()
-    try:
-        small, large = cost(read, text(500)), cost(read, text(2_000))
-    finally:
-        gc.enable()
-    assert large < 10 * small + 0.01
+
+    def is_linear() -> bool:
+        gc.collect()
+        gc.disable()
+        try:
+            return cost(read, text(2_000)) < 10 * cost(read, text(500)) + 0.01
+        finally:
+            gc.enable()
+
+    assert any(is_linear() for _ in range(5))  # a busy machine disturbs some rounds, the square all of them

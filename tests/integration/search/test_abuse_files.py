@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from time import process_time
+from time import thread_time
 
 import pytest
 
@@ -25,12 +25,12 @@ def extracted(path: str, text: str) -> Document:
 
 
 def seconds(path: str, text: str) -> float:
-    """Of this process alone, the best of a few."""
+    """CPU time of this thread, the best of a few."""
     tries = []
     for _ in range(3):
-        began = process_time()
+        began = thread_time()
         extracted(path, text)
-        tries.append(process_time() - began)
+        tries.append(thread_time() - began)
     return min(tries)
 
 
@@ -63,7 +63,11 @@ def test_the_work_grows_with_the_file_and_not_with_its_square(
     path: str, size: int, text: Callable[[int], str]
 ) -> None:
     least = 0.0005  # what is done sooner has nothing that grows
-    assert seconds(path, text(TIMES * size)) < ROOM * TIMES * max(seconds(path, text(size)), least)
+
+    def is_linear() -> bool:
+        return seconds(path, text(TIMES * size)) < ROOM * TIMES * max(seconds(path, text(size)), least)
+
+    assert any(is_linear() for _ in range(5))  # a busy machine disturbs some rounds, the square all of them
 
 
 LARGE = {
