@@ -31,7 +31,7 @@ def key_pairs() -> dict[str, tuple[Any, dict[str, Any]]]:
 KEYS = key_pairs()
 
 
-def token(algorithm: str = "HS256", seconds: float = 60, **claims: Any) -> str:
+def token(algorithm: str = "HS256", seconds: float = 3_600, **claims: Any) -> str:
     key, jwk = KEYS[algorithm]
     expires = datetime.now(UTC) + timedelta(seconds=seconds)
     return jwt.encode(

@@ -105,7 +105,7 @@ def running(*targets: Callable[[], object]) -> Iterator[None]:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
+    for _ in range(12_000):
         if condition():
             return
         time.sleep(0.005)

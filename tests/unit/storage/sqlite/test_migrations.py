@@ -52,7 +52,7 @@ def query(path: Path, statement: str) -> list[tuple[object, ...]]:
         return db.execute(statement).fetchall()
 
 
-def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

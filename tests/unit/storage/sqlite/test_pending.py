@@ -284,7 +284,7 @@ def test_batches_come_back_as_they_were() -> None:
 # ---------------------------------------------------------------- the thread that does what can wait
 
 
-def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(true: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
