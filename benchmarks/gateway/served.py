@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -24,7 +25,9 @@ def served(directory: Path, workers: int) -> Iterator[tuple[int, list[int]]]:
     port = free_port()
     command = [sys.executable, "-m", "vedette", "serve", "--data", str(directory), "--port", str(port)]
     command += ["--http-port", "0", "--workers", str(workers), "--no-pipeline"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # The default limit is 100,000 connections: as many as the largest case has readers, without its writer.
+    environment = {**os.environ, "VEDETTE_MAX_CONNECTIONS_PER_TENANT": "1000000"}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield port, _started(process, directory, workers)
     finally:
