@@ -16,7 +16,8 @@ import pytest
 from tests.packaging.wheels import locked_line, write_sdist, write_wheel
 from tests.support.paths import ROOT
 
-SETUP_SECONDS = 100
+SETUP_SECONDS = 280
+"""Below the time limit of a test, so that a hanging set-up is reported with its output."""
 
 # A build backend that writes its own version into what it builds.
 BACKEND = """

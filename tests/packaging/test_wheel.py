@@ -29,6 +29,8 @@ WHEELS = ROOT / "build" / "wheels"
 WAIT_SECONDS = 200.0
 """How long a process may take, on a busy machine."""
 
+pytestmark = pytest.mark.timeout(600)  # the first test also builds and installs the wheel
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
