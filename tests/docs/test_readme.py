@@ -67,7 +67,7 @@ def test_statements_of_the_table_run() -> None:
 
 
 class Terminal:
-    """Types commands in a folder that looks like a clone after `make run`: .venv, docs, and nothing of ours."""
+    """Types commands in a folder that looks like a clone after `make run`. It contains .venv and docs only."""
 
     def __init__(self, folder: Path, replacements: Mapping[str, str]) -> None:
         self.folder = folder

@@ -68,8 +68,8 @@ def missing_requirements(roots: Iterable[Requirement], locked: dict[str, LockedP
             continue
         if package.version is None or not requirement.specifier.contains(package.version, prereleases=True):
             yield f"{required_by} requires {requirement}, but {package.requirement} is locked"
-        if absent := requirement.extras - package.requirement.extras:
-            yield f"{required_by} requires {requirement}, but {name} is locked without {', '.join(sorted(absent))}"
+        if missing := requirement.extras - package.requirement.extras:
+            yield f"{required_by} requires {requirement}, but {name} is locked without {', '.join(sorted(missing))}"
         for extra in {"", *requirement.extras}:
             if (name, extra) not in visited:
                 visited.add((name, extra))
